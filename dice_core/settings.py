@@ -1,0 +1,193 @@
+"""Configuration: built-in defaults < `dice.toml` < `DICE_*` variables < flags. The only reader of the environment.
+
+`Settings.load()` gives one frozen object; `origins` says where each value came from (`dice config show`).
+`apply_environment()` sets, in one place, what third-party libraries read from the environment: homes under
+`DICE_HOME`, telemetry off, Prefect's start timeout and the SQLite batch settings.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from dice_core.errors import UsageError
+
+#: name -> (default, help). Names are the keys of dice.toml; `DICE_<NAME>` is the variable.
+OPTIONS: dict[str, tuple[str | int | float, str]] = {
+    "home": (".dice", "folder of everything DICE writes: lake, attempts, caches, MLflow store, reports"),
+    "catalog": ("", "DuckLake catalog; empty means SQLite under home, `postgres:<dsn>` when several hosts write"),
+    "device": ("auto", "where kernels are evaluated: auto, cpu or cuda"),
+    "plan": ("standard", "timing plan of the arena: quick or standard"),
+    "cpu_threads": (1, "threads that PyTorch and the candidate may use on the CPU"),
+    "build_jobs": (0, "parallel compilations; 0 means by cores and free memory"),
+    "isolation": ("rlimits", "least isolation a candidate may run under: rlimits, netns or landlock"),
+    "evidence": ("auto", "speedup evidence of the filter: auto, claimed or measured"),
+    "speedup_threshold": (2.0, "records at or above this speedup pass the filter"),
+    "seed": (0, "seed of training and sampling"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of one invocation."""
+
+    home: Path
+    catalog: str
+    device: str
+    plan: str
+    cpu_threads: int
+    build_jobs: int
+    isolation: str
+    evidence: str
+    speedup_threshold: float
+    seed: int
+    origins: Mapping[str, str]
+
+    @classmethod
+    def load(
+        cls,
+        flags: Mapping[str, Any] | None = None,
+        *,
+        env: Mapping[str, str] | None = None,
+        config_file: Path | None = None,
+    ) -> Settings:
+        """Merge all layers.
+
+        Args:
+            flags: values given on the command line; `None` values count as not given.
+            env: variables to read instead of the process's own.
+            config_file: `dice.toml` to read instead of the one in the working folder.
+
+        Raises:
+            UsageError: an unknown key, or a value of the wrong type; names the layer and the key.
+        """
+        env = os.environ if env is None else env
+        layers: list[tuple[str, Mapping[str, Any]]] = []
+        path = config_file or Path(env.get("DICE_CONFIG", "dice.toml"))
+        if path.is_file():
+            layers.append((str(path), _read_toml(path)))
+        elif config_file or "DICE_CONFIG" in env:
+            raise UsageError(f"{path}: no such configuration file")
+        layers += [(f"DICE_{name.upper()}", {name: env[f"DICE_{name.upper()}"]})
+                   for name in OPTIONS if env.get(f"DICE_{name.upper()}")]
+        layers.append(("flag", {k: v for k, v in (flags or {}).items() if v is not None}))
+        values: dict[str, Any] = {name: default for name, (default, _) in OPTIONS.items()}
+        origins = dict.fromkeys(OPTIONS, "default")
+        for origin, layer in layers:
+            for name, value in layer.items():
+                if name not in OPTIONS:
+                    raise UsageError(f"{origin}: unknown setting {name!r}; known: {', '.join(OPTIONS)}")
+                values[name] = _convert(origin, name, value)
+                origins[name] = origin
+        _choice(origins, values, "device", ("auto", "cpu", "cuda"))
+        _choice(origins, values, "plan", ("quick", "standard"))
+        _choice(origins, values, "isolation", ("rlimits", "netns", "landlock"))
+        _choice(origins, values, "evidence", ("auto", "claimed", "measured"))
+        values["home"] = Path(values["home"]).expanduser().absolute()
+        return cls(**values, origins=origins)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values by name, without origins."""
+        return {f.name: str(v) if isinstance(v := getattr(self, f.name), Path) else v
+                for f in fields(self) if f.name != "origins"}
+
+    @property
+    def attempts_dir(self) -> Path:
+        """Finished attempt files that are not published yet."""
+        return self.home / "attempts" / "new"
+
+    @property
+    def cache_dir(self) -> Path:
+        """Content-addressed compiled kernels."""
+        return self.home / "cache" / "build"
+
+    @property
+    def datasets_dir(self) -> Path:
+        """Published dataset versions."""
+        return self.home / "datasets"
+
+    @property
+    def runs_dir(self) -> Path:
+        """KernelBench-style run folders."""
+        return self.home / "runs"
+
+    @property
+    def training_dir(self) -> Path:
+        """Checkpoints of trainings."""
+        return self.home / "training"
+
+    @property
+    def report_dir(self) -> Path:
+        """The latest report."""
+        return self.home / "report"
+
+
+def compiler_path() -> str:
+    """PATH for compilers: this interpreter's own scripts (ninja) first."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+
+def quiet_environment(home: Path) -> dict[str, str]:
+    """What third-party libraries must find in the environment before they are imported."""
+    prefect = {
+        "PREFECT_HOME": str(home / "prefect"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
+        "PREFECT_LOGGING_LEVEL": "WARNING",
+        "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
+        # One by one (the default), recording task runs starves flow creation on SQLite: "database is locked".
+        "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
+        "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
+        "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+        "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "500",
+        "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "100",
+        "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "2",
+    }
+    return {
+        **prefect,
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+        "GX_ANALYTICS_ENABLED": "false",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "MPLCONFIGDIR": str(home / "cache" / "matplotlib"),
+    }
+
+
+def apply_environment(home: Path) -> None:
+    """Set `quiet_environment` for this process and its children, without overriding what the user set.
+
+    DO_NOT_TRACK is forced: MLflow only honours the word `true`.
+    """
+    for name, value in quiet_environment(home).items():
+        os.environ.setdefault(name, value)
+    os.environ["DO_NOT_TRACK"] = "true"
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+
+
+def _convert(origin: str, name: str, value: Any) -> str | int | float:
+    kind = type(OPTIONS[name][0])
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
+            raise ValueError(f"a {type(value).__name__}")
+        return kind(str(value))
+    except ValueError:
+        raise UsageError(f"{origin}: {name} must be {kind.__name__}, got {value!r}") from None
+
+
+def _choice(origins: Mapping[str, str], values: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> None:
+    if values[name] not in allowed:
+        raise UsageError(f"{origins[name]}: {name} must be one of {', '.join(allowed)}, got {values[name]!r}")
