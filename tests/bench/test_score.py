@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from dice_core.bench.score import Outcome, fast_p, wilson
+
+
+@given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_equals_scipy(counts: tuple[int, int]) -> None:
+    passed, total = counts
+    expected = binomtest(passed, total).proportion_ci(0.95, method="wilson")
+    assert wilson(passed, total) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_fast_p_is_strict_and_counts_every_problem() -> None:
+    outcomes = [
+        Outcome(1, 1, True, True, 2.0, 1.9),
+        Outcome(1, 2, True, True, 2.1, 1.8),
+        Outcome(1, 3, False, True, None),
+        Outcome(1, 4, True, False, 9.0, 8.0),  # deceptive: never counts
+        Outcome(2, 1, True, True, None),  # correct, not timed
+    ]
+    assert fast_p(outcomes, 2.0)[1].passed == 1
+    assert fast_p(outcomes, 2.0)[1].problems == 4
+    assert fast_p(outcomes, 2.0, at_lower_bound=True)[1].passed == 0
+    assert fast_p(outcomes, 0.0)[1].passed == 2
+    assert fast_p(outcomes, 0.0)[2].passed == 1
+    assert fast_p(outcomes, 1.0)[2].passed == 0
+
+
+def test_two_samples_of_one_problem_are_refused() -> None:
+    with pytest.raises(ValueError, match="level 1 problem 1 appears twice"):
+        fast_p([Outcome(1, 1, True, True, 2.0)] * 2, 1.0)
