@@ -1,0 +1,1 @@
+"""Curation: from rows that claim speedups to a dataset version that shows where each row came from and why."""

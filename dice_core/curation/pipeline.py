@@ -1,0 +1,308 @@
+"""The funnel, step by step: ingest, contract, dedup, overlap, honesty, speedup, augment, cuke.
+
+Each step is a pure function from the result of the one before to an immutable result with its decisions and its
+counters. Counters are named `in`, `kept` and `out:<reason>`, and `in = kept + sum of out` holds at every step, or the
+step raises: a row that is lost without a reason is a fault of ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dice_core.curation.concur import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPEEDUP_COLUMN, RawRow, read_source
+from dice_core.curation.contracts import check_rows, unfence
+from dice_core.curation.cuke import CukeVersion, Funnel, Kept, Recipe, assemble
+from dice_core.curation.dedup import deduplicate as drop_duplicates
+from dice_core.curation.honesty import check_honesty as drop_deceptive
+from dice_core.curation.overlap import OverlapIndex, OverlapPolicy
+from dice_core.curation.overlap import check_overlap as drop_overlap
+from dice_core.curation.speedup_filter import (
+    CLAIMED_RULE,
+    DEFAULT_THRESHOLD,
+    MEASURED_RULE,
+    Evidence,
+    Measurement,
+    decide,
+)
+from dice_core.errors import DiceError, UsageError
+from dice_core.records import Decision, QuarantineRow, SourceFile, TrainingRecord, make_id
+
+#: Raised when a rule of the funnel changes its meaning; part of every curation id.
+RULES_VERSION = 1
+
+Measurements = Mapping[tuple[str, str], Measurement]  #: by (problem id, kernel id)
+
+
+@dataclass(frozen=True)
+class CurationConfig:
+    """The options of one curation. Numbers that ids depend on are written as text."""
+
+    evidence: Evidence = "auto"
+    threshold: float = DEFAULT_THRESHOLD
+    augment_threshold: float = DEFAULT_THRESHOLD
+    overlap: OverlapPolicy = "exclude"
+    contract_sha256: str = ""
+    suite_sha256: str = ""  #: of the benchmark suite's file; empty when none is given
+
+    def as_text(self) -> dict[str, str]:
+        """All options as text, as they enter ids, manifests and cards."""
+        return {
+            "evidence": self.evidence,
+            "threshold": f"{self.threshold:g}",
+            "augment_threshold": f"{self.augment_threshold:g}",
+            "overlap": self.overlap,
+            "contract_sha256": self.contract_sha256,
+            "suite_sha256": self.suite_sha256,
+            "rules_version": str(RULES_VERSION),
+        }
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """A source file to read and what is known about where it came from."""
+
+    path: Path
+    uri: str | None = None
+    revision: str = ""
+    licence: str = ""
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """Rows as read from all sources, in order."""
+
+    rows: tuple[RawRow, ...]
+    quarantine: tuple[QuarantineRow, ...]
+    source_files: tuple[SourceFile, ...]
+    counters: Mapping[str, int]
+    notes: tuple[str, ...] = ()  #: what a person should know: files given twice, columns not used
+    step: str = "ingest"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Result of one step on records: what stays, why, and the balance."""
+
+    step: str
+    records: tuple[TrainingRecord, ...]
+    counters: Mapping[str, int]
+    decisions: tuple[Decision, ...] = ()
+    quarantine: tuple[QuarantineRow, ...] = ()
+    entered: tuple[TrainingRecord, ...] = ()  #: the records that the decisions are about
+    kept: tuple[Kept, ...] = ()  #: the records with their evidence, after `speedup` and `augment`
+
+
+def curation_id(source_files: Iterable[SourceFile], config: CurationConfig, *, evidence_digest: str = "") -> str:
+    """Id of a curation: the sources' content, the options, the version of the rules.
+
+    Args:
+        source_files: the sources; their order does not matter.
+        config: the options.
+        evidence_digest: hash of the measurements used, so that new measurements are a new curation; empty when the
+            evidence is the claims alone.
+    """
+    hashes = sorted({file.sha256 for file in source_files})
+    return make_id("cur", {"sources": hashes, "config": config.as_text(), "evidence": evidence_digest})
+
+
+def evidence_digest(measurements: Measurements) -> str:
+    """Hash of the attempts that measurements rest on; empty when there are none."""
+    ids = sorted(measurement.attempt_id for measurement in measurements.values())
+    return make_id("evd", ids) if ids else ""
+
+
+def ingest(sources: Iterable[SourceSpec | Path]) -> Ingested:
+    """Read all rows of all sources. A file whose content was read already counts once and is noted.
+
+    Raises:
+        UsageError: no sources, or a file is not there.
+        SourceError: a file is empty, truncated, damaged or of no known format.
+        SchemaError: a file's columns are not ConCuR's.
+    """
+    rows: list[RawRow] = []
+    quarantine: list[QuarantineRow] = []
+    files: dict[str, SourceFile] = {}
+    notes: list[str] = []
+    known = {*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS}
+    for given in sources:
+        spec = SourceSpec(given) if isinstance(given, Path) else given
+        source = read_source(spec.path, uri=spec.uri, revision=spec.revision, licence=spec.licence)
+        if (first := files.get(source.file.sha256)) is not None:
+            notes.append(f"{source.file.uri}: the same content as {first.uri}; its rows count once")
+            continue
+        files[source.file.sha256] = source.file
+        extra: set[str] = set()
+        for row in source.rows():
+            if isinstance(row, RawRow):
+                rows.append(row)
+                extra |= row.values.keys() - known
+            else:
+                quarantine.append(row)
+        if extra:
+            notes.append(f"{source.file.uri}: columns not used: {', '.join(sorted(extra))}")
+    if not files:
+        raise UsageError("curation needs at least one source file")
+    counters = _balance("ingest", len(rows) + len(quarantine), len(rows), (row.rule for row in quarantine))
+    return Ingested(tuple(rows), tuple(quarantine), tuple(files.values()), counters, tuple(notes))
+
+
+def contract(ingested: Ingested, suite_path: Path) -> Step:
+    """Turn rows that keep the contract into records; the others go to quarantine.
+
+    A row that breaks several rules has a quarantine row for each and is counted under the first.
+
+    Raises:
+        ContractError: the suite cannot be used.
+    """
+    good, broken = check_rows(ingested.rows, suite_path)
+    first_rule: dict[tuple[str, str], str] = {}
+    for row in broken:
+        first_rule.setdefault((row.source_file_id, row.row_locator), row.rule)
+    records = tuple(_record(row) for row in good)
+    counters = _balance("contract", len(ingested.rows), len(records), first_rule.values())
+    return Step("contract", records, counters, quarantine=tuple(broken))
+
+
+def deduplicate(before: Step) -> Step:
+    """Keep the first of each group of equal records."""
+    return _decided("dedup", before, *drop_duplicates(before.records))
+
+
+def check_overlap(before: Step, index: OverlapIndex | None, policy: OverlapPolicy = "exclude") -> Step:
+    """Set aside records whose module is a benchmark problem; without an index, note that nothing was checked."""
+    return _decided("overlap", before, *drop_overlap(before.records, index, policy))
+
+
+def check_honesty(before: Step) -> Step:
+    """Set aside kernels that are deceptive by their text; fill in the language of the others."""
+    return _decided("honesty", before, *drop_deceptive(before.records))
+
+
+def filter_speedup(before: Step, config: CurationConfig, measurements: Measurements | None = None) -> Step:
+    """Keep what is fast enough on the configured evidence."""
+    return _by_speedup("speedup", before.records, config.evidence, config.threshold, measurements or {})
+
+
+def augment(records: Sequence[TrainingRecord], config: CurationConfig, measurements: Measurements) -> Step:
+    """Keep augmented records that are not deceptive and that the arena measured as correct and fast enough.
+
+    Claims do not count here: an augmented record has no other evidence than the arena's.
+    """
+    honest, decisions = drop_deceptive(records)
+    step = _by_speedup("augment", honest, "measured", config.augment_threshold, measurements)
+    marked = [Decision(d.record_id, "augment", d.rule, d.verdict, d.reason) for d in decisions if d.verdict != "keep"]
+    dropped = _first_drops(marked)
+    counters = _balance(
+        "augment", len(records), len(step.records), [*dropped.values(), *_first_drops(step.decisions).values()]
+    )
+    return Step("augment", step.records, counters, (*marked, *step.decisions), entered=tuple(records), kept=step.kept)
+
+
+def make_version(
+    curation: str,
+    config: CurationConfig,
+    ingested: Ingested,
+    steps: Sequence[Step],
+    *,
+    environment: Mapping[str, str] | None = None,
+    more_sources: Sequence[SourceFile] = (),
+) -> CukeVersion:
+    """Assemble a CuKe version from what the `speedup` and `augment` steps kept.
+
+    Args:
+        curation: the curation's id.
+        config: its options.
+        ingested: the first step.
+        steps: all later steps, in order.
+        environment: what measured, for the card.
+        more_sources: sources of records that did not come through `ingest` (augmentation).
+
+    Raises:
+        UsageError: nothing was kept.
+        DiceError: two steps kept the same record.
+    """
+    kept = [member for step in steps for member in step.kept]
+    sources = [
+        {
+            "uri": file.uri,
+            "revision": file.revision,
+            "sha256": file.sha256,
+            "size_bytes": file.size_bytes,
+            "licence": file.licence,
+        }
+        for file in sorted((*ingested.source_files, *more_sources), key=lambda file: file.sha256)
+    ]
+    recipe = Recipe(curation, config.as_text(), sources, dict(environment or {}))
+    decisions = [decision for step in steps for decision in step.decisions]
+    unique = {member.record.record_id for member in kept}
+    _balance("cuke", len(kept), len(unique), ())
+    return assemble(kept, recipe, funnel=funnel(ingested, steps, len(kept)), decisions=decisions)
+
+
+def funnel(ingested: Ingested, steps: Sequence[Step], members: int | None = None) -> Funnel:
+    """Counters of all steps in order; with `members`, the closing `cuke` step too."""
+    counters = {ingested.step: ingested.counters} | {step.step: step.counters for step in steps}
+    if members is not None:
+        counters["cuke"] = {"in": members, "kept": members}
+    return counters
+
+
+def _record(row: RawRow) -> TrainingRecord:
+    values = row.values
+    return TrainingRecord(
+        source_file_id=row.source_file_id,
+        row_locator=row.locator,
+        uuid=str(values["uuid"]),
+        problem_name=str(values["problem_name"]),
+        pytorch_code=unfence(values["pytorch_code"]),
+        kernel_code=unfence(values["generated_code"]),
+        reasoning=values.get("generated_think") or "",
+        claimed_speedup=float(values[SPEEDUP_COLUMN]),
+    )
+
+
+def _by_speedup(
+    step: str,
+    records: Sequence[TrainingRecord],
+    evidence: Evidence,
+    threshold: float,
+    measurements: Measurements,
+) -> Step:
+    decisions: list[Decision] = []
+    kept: list[Kept] = []
+    for record in records:
+        measured = measurements.get((record.problem_id, record.kernel_id))
+        decision = decide(record, measured, evidence, threshold, step=step)
+        decisions.append(decision)
+        if decision.rule == MEASURED_RULE:
+            kept.append(Kept(record, "measured", measured))
+        elif decision.rule == CLAIMED_RULE:
+            kept.append(Kept(record, "claimed"))
+    out = [decision.rule for decision in decisions if decision.verdict == "drop"]
+    counters = _balance(step, len(records), len(kept), out)
+    passed = tuple(member.record for member in kept)
+    return Step(step, passed, counters, tuple(decisions), entered=tuple(records), kept=tuple(kept))
+
+
+def _decided(step: str, before: Step, kept: Sequence[TrainingRecord], decisions: Sequence[Decision]) -> Step:
+    counters = _balance(step, len(before.records), len(kept), _first_drops(decisions).values())
+    return Step(step, tuple(kept), counters, tuple(decisions), entered=before.records)
+
+
+def _first_drops(decisions: Iterable[Decision]) -> dict[str, str]:
+    """The first rule that dropped each record, by record id."""
+    dropped: dict[str, str] = {}
+    for decision in decisions:
+        if decision.verdict == "drop":
+            dropped.setdefault(decision.record_id, decision.rule)
+    return dropped
+
+
+def _balance(step: str, entered: int, kept: int, reasons: Iterable[str]) -> dict[str, int]:
+    out = Counter(reasons)
+    if entered != kept + out.total():
+        raise DiceError(f"step {step}: {entered} in, but {kept} kept and {dict(out)} out: rows were lost or doubled")
+    return {"in": entered, "kept": kept} | {f"out:{reason}": count for reason, count in sorted(out.items())}
