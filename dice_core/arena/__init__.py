@@ -1,0 +1,1 @@
+"""The arena: builds, runs, checks and times kernels that are assumed hostile."""

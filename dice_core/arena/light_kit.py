@@ -1,0 +1,116 @@
+"""What every light-tier module is compiled and linked with, made once for each toolchain.
+
+- `include/`: leads only to torch's header-only 16-bit floats, so that nothing else of torch is seen by accident.
+- `support_*.o`: the light tier's own code that is no template.
+- `lib/`: link-time stand-ins for libtorch with the exported C names alone. Linking against the real library reads
+  hundreds of megabytes (0.5 s of CPU against 0.1 s); at run time the real one is loaded, by its soname.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from dice_core.arena.build_run import GIB, run_step
+from dice_core.arena.toolchain import LIGHT_INCLUDE, LIGHT_STANDARD, Toolchain, light_digest
+from dice_core.errors import ArenaError
+from dice_core.files import file_lock, sha256_bytes
+
+#: Exported names that the light headers may refer to: the C ABI, and one C++ function without a C entry.
+_C_NAME = re.compile(r"^\S+ T ((?:aoti_)?torch_\w+|_ZN2at4cuda26getCurrentCUDABlasLtHandleEv)$", re.MULTILINE)
+_STAND_INS = ("libtorch_cpu.so", "libtorch_cuda.so")
+_SUPPORT = ("support_tensor", "support_binding")
+_DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True)
+class LightKit:
+    """Folders and files of a finished kit."""
+
+    folder: Path
+
+    @property
+    def include(self) -> Path:
+        """Goes on the include path after the light headers."""
+        return self.folder / "include"
+
+    @property
+    def objects(self) -> tuple[Path, ...]:
+        """The object files to link in."""
+        return tuple(self.folder / f"{name}.o" for name in _SUPPORT)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every object file is there."""
+        return all(path.is_file() for path in self.objects)
+
+    @property
+    def lib(self) -> Path:
+        """Goes on the library path instead of torch's own folder."""
+        return self.folder / "lib"
+
+
+def make_light_kit(cache_dir: Path, toolchain: Toolchain) -> LightKit:
+    """Find or make the kit for this toolchain under `cache_dir`. Safe to call from many processes at once.
+
+    Raises:
+        ArenaError: the light tier's own sources do not compile here; the text is the compiler's.
+    """
+    key = sha256_bytes(json.dumps([toolchain.identity, light_digest(), str(cache_dir)], sort_keys=True))
+    kit = LightKit(cache_dir / f".kit-{key[:16]}")
+    if kit.complete:
+        return kit
+    with file_lock(cache_dir / ".kit.lock", what="making the light kit"):
+        if not kit.complete:
+            work = Path(tempfile.mkdtemp(prefix=".work-", dir=cache_dir))
+            try:
+                _fill(work, toolchain)
+                shutil.rmtree(kit.folder, ignore_errors=True)
+                work.rename(kit.folder)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    return kit
+
+
+def _fill(work: Path, toolchain: Toolchain) -> None:
+    link = work / "include" / "torch" / "headeronly"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(toolchain.torch_root / "include" / "torch" / "headeronly")
+    (work / "lib").mkdir()
+    for name in _STAND_INS:
+        real = toolchain.torch_lib / name
+        if real.is_file():
+            listing = _run([_tool(toolchain, "nm"), "-D", "--defined-only", str(real)], work, toolchain)
+            names = sorted(set(_C_NAME.findall(listing)))
+            (work / "stand_in.c").write_text("".join(f"void {symbol}(void) {{}}\n" for symbol in names))
+            _run(
+                [str(toolchain.cxx), "-x", "c", "-shared", "-fPIC", f"-Wl,-soname,{name}", "stand_in.c",
+                 "-o", f"lib/{name}"],
+                work, toolchain,
+            )  # fmt: skip
+    _run(
+        [str(toolchain.cxx), f"-std={LIGHT_STANDARD}", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique",
+         f"-I{LIGHT_INCLUDE}", "-isystem", str(toolchain.python_include), "-c",
+         *(str(LIGHT_INCLUDE / f"{name}.cpp") for name in _SUPPORT)],
+        work, toolchain,
+    )  # fmt: skip
+
+
+def _tool(toolchain: Toolchain, name: str) -> str:
+    found = shutil.which(name, path=toolchain.path)
+    if found is None:
+        raise ArenaError(f"{name} (binutils) is not on {toolchain.path}")
+    return found
+
+
+def _run(argv: list[str], work: Path, toolchain: Toolchain) -> str:
+    outcome = run_step(
+        argv, cwd=work, path=toolchain.path, deadline_s=_DEADLINE_S, memory_bytes=8 * GIB, log_name="kit.log"
+    )
+    if outcome.returncode != 0:
+        raise ArenaError(f"the light kit cannot be made: {' '.join(argv)}\n{outcome.log}")
+    return (work / "kit.log").read_text(errors="replace")

@@ -1,0 +1,291 @@
+"""One run of the arena: processes, captures, builds, then one candidate after another."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from dice_core.arena import sandbox
+from dice_core.arena.build import BuildFarm, BuildResult
+from dice_core.arena.capture import BuildRequest
+from dice_core.arena.children import ChildDied, ChildFailed, ChildTimeout, Zygote
+from dice_core.arena.judge import Judge, Outcome, Timeouts, verdict_of
+from dice_core.arena.reference import Reference, ReferenceFailed, Terms
+from dice_core.arena.static_flags import static_flags
+from dice_core.arena.timing import median_us, plan_named
+from dice_core.arena.trees import commitment
+from dice_core.errors import ArenaError, ProtocolError, UnfitError
+from dice_core.lake.attempts import AttemptFile
+from dice_core.records import PROTOCOL_VERSION, Attempt, Build, Environment, Kernel, Verdict, WorkItem, utc_now
+
+if TYPE_CHECKING:
+    from dice_core.arena.evaluate import ArenaConfig
+
+#: Evaluations that failed through our own fault are tried again this often.
+_RETRIES = 2
+_FILE_BYTES = 64 << 20
+_LOG_KEPT = 20_000
+
+
+class BuildProgress(Protocol):
+    """Called while candidates are captured and compiled: done, total, a note."""
+
+    def __call__(self, built: int, total: int, note: str = "") -> None:
+        """Take one step of progress."""
+
+
+@dataclass
+class Case:
+    """One item on its way through the arena."""
+
+    item: WorkItem
+    attempt_id: str
+    requests: list[BuildRequest] = field(default_factory=list)
+    results: dict[str, BuildResult] = field(default_factory=dict)
+    decided: Outcome | None = None  #: while it was captured
+    capture_s: float = 0.0
+
+
+class ArenaRun:
+    """Holds the zygote and the farm of one `evaluate` call.
+
+    Raises:
+        UnfitError: the device, the compiler or the required isolation is not there.
+    """
+
+    def __init__(self, config: ArenaConfig, environment: Environment, scratch: Path) -> None:
+        self._config = config
+        self._environment = environment
+        self._scratch = scratch
+        self._level = sandbox.isolation_level(config.device)
+        if not sandbox.at_least(self._level, config.required_isolation):
+            raise UnfitError(
+                f"this machine isolates candidates at level {self._level}, {config.required_isolation} is required")
+        self._zygote = self._new_zygote()
+        self._farm: BuildFarm | None = None
+
+    def close(self) -> None:
+        """End all processes."""
+        self._zygote.close()
+
+    # ---- capture and build ---------------------------------------------------------------------------------------
+
+    def build(self, cases: Sequence[Case], progress: BuildProgress | None) -> None:
+        """Capture every candidate and compile what it asks for. Equal requests are compiled once."""
+        asking = [case for case in cases if "cpp_extension" in case.item.kernel_source]
+        jobs = self._config.build_jobs or len(os.sched_getaffinity(0))
+        with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="capture") as pool:
+            for number, _ in enumerate(as_completed([pool.submit(self._capture, case) for case in asking]), 1):
+                if progress is not None:
+                    progress(number, len(asking), "candidates read")
+        requests = {request.key: request for case in asking for request in case.requests}
+        finished = 0
+
+        def told(result: BuildResult) -> None:
+            nonlocal finished
+            finished += 1
+            if progress is not None:
+                progress(finished, len(requests), f"{result.status} {result.tier}{' cached' if result.cached else ''}")
+
+        results = self._build(list(requests.values()), told) if requests else {}
+        for case in asking:
+            case.results = {request.key: results[request.key] for request in case.requests}
+
+    def _build(
+        self, requests: list[BuildRequest], on_done: Callable[[BuildResult], None] | None = None
+    ) -> dict[str, BuildResult]:
+        if self._farm is None:
+            config = self._config
+            arch = config.arch or self._architecture()
+            self._farm = BuildFarm(
+                config.cache_dir, device=config.device, arch=arch, jobs=config.build_jobs,
+                deadline_s=config.build_deadline_s, base_path=config.base_path)
+        return self._farm.build_many(requests, on_done=on_done)
+
+    def _capture(self, case: Case) -> None:
+        begin = time.monotonic()
+        try:
+            child = self._zygote.spawn("worker", self._limits(sandbox.WORKER_UID))
+            try:
+                told = child.ask(
+                    "capture", {"source": case.item.kernel_source}, timeout_s=self._config.load_timeout_s,
+                    stage="import for build capture")
+                requests = [BuildRequest.from_json(one) for one in told.items("requests", 100)]
+            finally:
+                child.end()
+            case.requests = list({request.key: request for request in requests}.values())
+        except (ChildFailed, ChildDied, ChildTimeout, ProtocolError) as error:
+            verdict, text = verdict_of(error)
+            case.decided = Outcome(verdict, evidence={"stage": "capture", "error": text, "output": child.output()})
+        except ValueError as error:
+            case.decided = Outcome(Verdict.CONTRACT_VIOLATION, evidence={"stage": "capture", "error": str(error)})
+        except ArenaError:
+            pass  # ours: the real run asks again, and is retried there
+        case.capture_s = time.monotonic() - begin
+
+    def _architecture(self) -> str | None:
+        child = self._zygote.spawn("referee", self._limits(sandbox.REFEREE_UID))
+        try:
+            told = child.ask("device", {"device": self._config.device}, timeout_s=self._config.load_timeout_s)
+            return told.text("arch") or None
+        except ChildFailed as error:
+            raise UnfitError(f"{self._config.device} does not start in a sandboxed child: {error.text}") from error
+        finally:
+            child.end()
+
+    # ---- check and time ------------------------------------------------------------------------------------------
+
+    def attempts(self, cases: Sequence[Case]) -> Iterator[AttemptFile]:
+        """Evaluate the cases one at a time, those of one problem together; yields each as it is decided."""
+        groups: dict[str, list[Case]] = {}
+        for case in cases:
+            groups.setdefault(case.item.problem_id, []).append(case)
+        for group in groups.values():
+            problem = _Problem(self, group[0].item.problem_source)
+            try:
+                for case in group:
+                    yield self._attempt(case, problem)
+            finally:
+                problem.close()
+
+    def _attempt(self, case: Case, problem: _Problem) -> AttemptFile:
+        started_at = utc_now()
+        outcome = case.decided or self._judged(case, problem)
+        ended_at = utc_now()
+        item, speedup = case.item, outcome.speedup
+        report = static_flags(item.kernel_source)
+        secret = problem.secret
+        outcome.stages = {
+            "capture": case.capture_s, "build": sum(one.seconds for one in case.results.values() if not one.cached),
+            **outcome.stages,
+        }
+        timed = speedup is not None
+        attempt = Attempt(
+            attempt_id=case.attempt_id, kernel_id=item.kernel_id, problem_id=item.problem_id,
+            environment_id=self._environment.environment_id, protocol_version=PROTOCOL_VERSION, plan=item.plan,
+            device=item.device, ordinal=item.ordinal, seed_commitment=commitment(secret), seed=secret,
+            verdict=outcome.verdict, honesty=outcome.honesty, started_at=started_at, ended_at=ended_at,
+            stages={name: round(seconds, 6) for name, seconds in outcome.stages.items()},
+            evidence={**outcome.evidence, "static": {"flags": list(report.flags), "suggests": str(report.suggests)}},
+            speedup=speedup.point if speedup else None, speedup_low=speedup.low if speedup else None,
+            speedup_high=speedup.high if speedup else None,
+            baseline_us=median_us(outcome.samples, "eager") if timed else None,
+            candidate_us=median_us(outcome.samples, "candidate") if timed else None,
+            kernelbench_correct=outcome.kernelbench_correct,
+        )
+        return AttemptFile(
+            attempt, self._environment, item.problem_source, Kernel(item.kernel_source, language=_language(item)),
+            tuple(_build_record(one, item.kernel_id) for one in case.results.values()), tuple(outcome.samples),
+            dict(item.labels))
+
+    def _judged(self, case: Case, problem: _Problem) -> Outcome:
+        failure = ""
+        for _ in range(_RETRIES + 1):
+            try:
+                reference = problem.reference()
+                if isinstance(reference, str):
+                    return Outcome(Verdict.TASK_ERROR, evidence={"stage": "reference", "error": reference})
+                judge = Judge(
+                    self._zygote, self._limits(sandbox.WORKER_UID), self._config.device, self._config.cpu_threads,
+                    Timeouts(self._config.load_timeout_s, self._config.check_timeout_s, self._config.call_timeout_s),
+                    self._build, kernel_evidence=self._config.kernel_evidence)
+                outcome = judge.judge(
+                    case.item.kernel_source, reference, plan_named(case.item.plan), case.attempt_id, case.requests,
+                    case.results)
+                if not outcome.verdict.is_infra:
+                    return outcome
+                failure = str(outcome.evidence.get("error", ""))
+            except ReferenceFailed as error:
+                failure = str(error)
+                problem.failed(failure)
+            except (ArenaError, OSError) as error:
+                failure = f"{type(error).__name__}: {error}"
+                problem.close()
+                self._renew()
+        return Outcome(Verdict.INFRA_ERROR, evidence={"stage": "arena", "error": failure[-6000:]})
+
+    def reference(self, source: str) -> Reference:
+        """A new referee for a problem."""
+        terms = Terms(self._config.device, self._config.cpu_threads, self._config.load_timeout_s,
+                      self._config.check_timeout_s)
+        return Reference(self._zygote, self._limits(sandbox.REFEREE_UID), source, terms)
+
+    def _renew(self) -> None:
+        if not self._zygote.alive:
+            self._zygote.close()
+            self._zygote = self._new_zygote()
+
+    def _new_zygote(self) -> Zygote:
+        threads = str(self._config.cpu_threads)
+        return Zygote(self._scratch, {
+            "PATH": self._config.base_path, "LC_ALL": "C.UTF-8", "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+            "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONDONTWRITEBYTECODE": "1",
+            **self._config.child_environment,
+        })
+
+    def _limits(self, uid: int) -> sandbox.Limits:
+        on_cpu = self._config.device == "cpu"
+        cpus = sorted(os.sched_getaffinity(0))[-self._config.cpu_threads :] if on_cpu else []
+        processes = (64 if on_cpu else 1024) + 4 * (os.cpu_count() or 1)
+        return sandbox.Limits(
+            level=self._level, memory_bytes=self._config.memory_bytes if on_cpu else None, cpu_s=3600,
+            file_bytes=_FILE_BYTES, open_files=256 if on_cpu else 4096, processes=processes, uid=uid, cpus=tuple(cpus),
+            pid_namespace=on_cpu)
+
+
+class _Problem:
+    """One problem's referee, started when first needed; one that breaks twice is the task's fault."""
+
+    def __init__(self, run: ArenaRun, source: str) -> None:
+        self._run = run
+        self._source = source
+        self._reference: Reference | None = None
+        self._failures: list[str] = []
+        self.secret = os.urandom(16).hex()
+
+    def reference(self) -> Reference | str:
+        """The running referee, with its trials made; or why the task cannot be judged."""
+        while self._reference is None:
+            if len(self._failures) >= 2:
+                return self._failures[-1]
+            try:
+                self._reference = self._run.reference(self._source)
+                self.secret = self._reference.secret
+                self._reference.trials()
+            except ReferenceFailed as error:
+                self.failed(str(error))
+        return self._reference
+
+    def failed(self, text: str) -> None:
+        """Note a failure and give the referee up."""
+        self._failures.append(text)
+        self.close()
+
+    def close(self) -> None:
+        """End the referee."""
+        if self._reference is not None:
+            self._reference.close()
+            self._reference = None
+
+
+def _build_record(result: BuildResult, kernel_id: str) -> Build:
+    return Build(
+        build_key=result.request_key, kernel_id=kernel_id, status=result.status, tier=result.tier,
+        artefact_sha256=result.artefact_sha256, seconds=result.seconds, cpu_seconds=result.cpu_seconds,
+        cached=result.cached, argv_json=json.dumps(result.argv), log=result.log[-_LOG_KEPT:])
+
+
+def _language(item: WorkItem) -> str:
+    source = item.kernel_source
+    if "triton" in source and "@triton" in source:
+        return "triton"
+    if "__global__" in source or "cuda_sources" in source:
+        return "cuda"
+    return "cpp" if "cpp_sources" in source else item.labels.get("language", "unknown")
+

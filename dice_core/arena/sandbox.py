@@ -1,0 +1,285 @@
+"""What a child of the arena may do: limits that it puts on itself before it sees a line of foreign code.
+
+Levels, each including the ones before: `rlimits` (own session, no new privileges, dies with its parent, resource
+limits, another uid when the judge is root), `netns` (empty network namespace), `landlock` (file system readable in
+the listed places only, writable only in the private folder; no execve; no signals to outside).
+Everything is done with ctypes on the calling process; nothing here needs torch.
+Sources: prctl(2), capabilities(7), landlock(7), user_namespaces(7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import site
+import struct
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dice_core.errors import UsageError
+
+LEVELS = ("rlimits", "netns", "landlock")
+WORKER_UID = 65534
+REFEREE_UID = 65533
+
+_CLONE_NEWUSER, _CLONE_NEWNET, CLONE_NEWPID = 0x10000000, 0x40000000, 0x20000000
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 1, 4, 8, 38
+PR_SET_CHILD_SUBREAPER = 36
+_CAP_DAC_READ_SEARCH = 2
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+
+# Landlock file rights (bit numbers of the kernel's interface).
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 0, 1, 2, 3, 14, 15
+_FILE_RIGHTS = sum(1 << bit for bit in (_EXECUTE, _WRITE_FILE, _READ_FILE, _TRUNCATE, _IOCTL_DEV))
+_RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # number of file rights that each ABI knows
+_READ = (1 << _READ_FILE) | (1 << _READ_DIR)
+_SYSTEM_READABLE = (
+    "/usr", "/lib", "/lib64", "/lib32", "/bin", "/opt", "/proc", "/sys", "/dev", "/run",
+    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
+    "/etc/localtime", "/etc/alternatives", "/etc/OpenCL", "/etc/nvidia", "/etc/vulkan", "/nix/store",
+)
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one child. None means no limit of that kind."""
+
+    level: str  #: highest level to try
+    memory_bytes: int | None  #: address space beyond what the zygote already maps; None on CUDA
+    cpu_s: int
+    file_bytes: int
+    open_files: int
+    processes: int  #: for a non-root uid
+    uid: int  #: taken when the judge is root
+    cpus: tuple[int, ...] = ()  #: processors to run on; empty for any
+    readable: tuple[str, ...] = ()  #: files and folders readable beside the system's and Python's
+    #: in a process namespace of its own. Not on CUDA: its driver looks the process up in /proc by number.
+    pid_namespace: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Limits:
+        """Inverse of `to_json`."""
+        return cls(**{**data, "cpus": tuple(data["cpus"]), "readable": tuple(data["readable"])})
+
+
+def at_least(reached: str, required: str) -> bool:
+    """Whether isolation level `reached` includes `required`.
+
+    Raises:
+        UsageError: `required` is no level.
+    """
+    if required not in LEVELS:
+        raise UsageError(f"unknown isolation level {required!r}: one of {', '.join(LEVELS)}")
+    return LEVELS.index(reached) >= LEVELS.index(required)
+
+
+def confine(limits: Limits, folder: Path) -> str:
+    """Put `limits` on the calling process for ever; returns the level reached. `folder` stays writable.
+
+    Descriptors, session and working folder are the caller's business (`zygote.py`).
+    """
+    wanted = LEVELS.index(limits.level)
+    readable = (*_python_folders(), *limits.readable)  # asked before the change of identity can hide them
+    if limits.cpus:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, limits.cpus)
+    _set_rlimits(limits)
+    has_netns = wanted >= 1 and _leave_network()
+    _drop_identity(limits.uid, (*readable, str(folder)))
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(_PR_SET_DUMPABLE, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # last: a change of identity clears it
+    if not has_netns:
+        return "rlimits"
+    if wanted >= 2 and _landlock(readable, folder):
+        return "landlock"
+    return "netns"
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def become_subreaper() -> None:
+    """Orphans of this process's descendants become its children, so that it can end them."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+class PidNamespaces:
+    """Gives each forked child its own process namespace where the kernel allows.
+
+    The child is process 1 in there: when it is killed, the kernel kills everything it ever started.
+    """
+
+    def __init__(self) -> None:
+        self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if os.geteuid() == 0 else -1
+
+    @contextlib.contextmanager
+    def next_child(self, wanted: bool = True) -> Iterator[bool]:
+        """The child forked inside this block is alone in a new namespace; yields whether that works here."""
+        entered = wanted and self._own >= 0 and libc.unshare(CLONE_NEWPID) == 0
+        try:
+            yield entered
+        finally:
+            if entered and libc.setns(self._own, CLONE_NEWPID) != 0:
+                raise OSError(ctypes.get_errno(), "cannot return to the own process namespace")
+
+
+def isolation_level(device: str = "cpu", ceiling: str = "landlock") -> str:
+    """Highest level reachable here, found by trying it in a child process.
+
+    On CUDA the child also has to bring up a context inside the sandbox: a level in which the device does not work
+    is not offered.
+    """
+    root = Path(__file__).resolve().parents[2]
+    for level in reversed(LEVELS[: LEVELS.index(ceiling) + 1]):
+        code = (
+            f"import sys; sys.path.insert(0, {str(root)!r}); from dice_core.arena import sandbox;"
+            f"print(sandbox.probe({level!r}, {device!r}))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=120, check=False,
+            env={"PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
+        )
+        reached = done.stdout.strip().rpartition("\n")[2]
+        if done.returncode == 0 and reached in LEVELS:
+            return reached
+    return "rlimits"
+
+
+def probe(level: str, device: str) -> str:
+    """Body of `isolation_level`'s child: confine itself and use the device."""
+    import tempfile
+
+    torch = __import__("torch") if device == "cuda" else None
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o777)
+        limits = Limits(level, None, 60, 1 << 26, 1024, 1024, WORKER_UID)
+        pid = os.fork()
+        if pid == 0:
+            reached = confine(limits, Path(name))
+            if torch is not None:
+                torch.ones(8, device="cuda").sum().item()
+            os._exit(LEVELS.index(reached))
+        _, status = os.waitpid(pid, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) < len(LEVELS):
+        return LEVELS[os.WEXITSTATUS(status)]
+    raise SystemExit(3)
+
+
+def _prctl(option: int, value: int) -> None:
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
+
+
+def _set_rlimits(limits: Limits) -> None:
+    def put(kind: int, value: int) -> None:
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+    put(resource.RLIMIT_CORE, 0)
+    put(resource.RLIMIT_CPU, limits.cpu_s)
+    put(resource.RLIMIT_FSIZE, limits.file_bytes)
+    put(resource.RLIMIT_NOFILE, limits.open_files)
+    put(resource.RLIMIT_NPROC, limits.processes)
+    if limits.memory_bytes is not None:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        put(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory_bytes)
+
+
+def _leave_network() -> bool:
+    if os.geteuid() == 0:
+        return bool(libc.unshare(_CLONE_NEWNET) == 0)
+    uid, gid = os.geteuid(), os.getegid()
+    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
+        return False
+    with contextlib.suppress(OSError):
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    return True
+
+
+def _drop_identity(uid: int, needed: Sequence[str]) -> None:
+    """Root becomes `uid`; every capability goes, but the one to read files where a `needed` path asks for it."""
+    if os.geteuid() == 0:
+        _prctl(_PR_SET_KEEPCAPS, 1)
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        keep = 0 if all(os.access(path, os.R_OK) for path in needed) else 1 << _CAP_DAC_READ_SEARCH
+        _set_capabilities(keep)
+    else:
+        _set_capabilities(0)
+
+
+def _set_capabilities(mask: int) -> None:
+    header = struct.pack("II", 0x20080522, 0)  # capability interface version 3, this process
+    data = struct.pack("6I", mask & 0xFFFFFFFF, mask & 0xFFFFFFFF, 0, mask >> 32, mask >> 32, 0)
+    if libc.capset(header, data) != 0:
+        raise OSError(ctypes.get_errno(), "capset")
+
+
+def _python_folders() -> list[str]:
+    paths = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values(), *site.getsitepackages()}
+    paths.add(str(Path(__file__).resolve().parents[1]))
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.__file__:
+        paths.add(str(Path(torch.__file__).parent))
+    return sorted(path for path in paths if os.path.exists(path))
+
+
+def _landlock(readable: Sequence[str], folder: Path) -> bool:
+    abi = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    if abi < 1:
+        return False
+    known = (1 << _RIGHTS_BY_ABI.get(abi, 16)) - 1
+    network = 0b11 if abi >= 4 else 0
+    scoped = 0b11 if abi >= 6 else 0
+    attributes = struct.pack("QQQ", known, network, scoped)[: 8 if abi < 4 else 16 if abi < 6 else 24]
+    ruleset = libc.syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
+    if ruleset < 0:
+        return False
+    try:
+        writable_device = _READ | (1 << _WRITE_FILE) | (1 << _IOCTL_DEV)
+        devices = [*_DEVICES, *(str(path) for path in Path("/dev").glob("nvidia*")), "/dev/dri"]
+        for path, rights in (
+            *((path, _READ) for path in (*_SYSTEM_READABLE, *readable)),
+            *((path, writable_device) for path in devices),
+            (str(folder), known & ~(1 << _EXECUTE)),
+        ):
+            _allow(ruleset, path, rights & known)
+        return bool(libc.syscall(_LANDLOCK_RESTRICT, ruleset, ctypes.c_uint(0)) == 0)
+    finally:
+        os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # absent or out of reach: nothing to allow
+    try:
+        if not os.path.isdir(path):
+            rights &= _FILE_RIGHTS
+        rule = struct.pack("=Qi", rights, fd)
+        libc.syscall(_LANDLOCK_ADD, ruleset, ctypes.c_int(1), rule, ctypes.c_uint(0))
+    finally:
+        os.close(fd)

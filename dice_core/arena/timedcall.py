@@ -1,0 +1,163 @@
+"""One side of a measured call, the same code for candidate and reference: copy inputs in, flush, call, copy outputs.
+
+Clocks and torch functions are bound when this module is imported, before any candidate code exists in the process.
+That is depth in defence only: the judge's own bracket around the request decides.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dice_core.arena import inputs as values
+from dice_core.arena.trees import Node, tensors
+
+_clock_ns = time.perf_counter_ns
+_no_grad = torch.no_grad
+_manual_seed = torch.manual_seed
+_Event: Any = torch.cuda.Event
+_synchronize: Any = torch.cuda.synchronize
+_sleep: Any = torch.cuda._sleep
+_gc_disable, _gc_enable = gc.disable, gc.enable
+
+#: Device spin enqueued before the start event, in clock cycles: about 100 us at 1.7 GHz. It hides launch latency.
+_SPIN_CYCLES = 170_000
+_MINIMUM_FLUSH_BYTES = 256 << 20
+
+
+class TimedSide:
+    """Runs prepared calls of one module.
+
+    Args:
+        call: the module.
+        device: where inputs go.
+        inputs: uint8 view of the input region.
+        outputs: uint8 view of this side's output region.
+    """
+
+    def __init__(
+        self, call: Callable[..., Any], device: torch.device, inputs: torch.Tensor, outputs: torch.Tensor
+    ) -> None:
+        self._call = call
+        self._device = device
+        self._inputs = inputs
+        self._outputs_region = outputs
+        self._kept: list[list[Any]] = []  # tensors whose addresses stay the same from call to call
+        self._turn = 0
+        self._flush = _flush_buffer(device)
+        self.prepared: list[list[Any]] = []
+        self.outputs: list[Any] = []
+
+    def prepare(self, nodes: list[Node], seed: int | None, poison: int | None, reserve: list[int]) -> None:
+        """Bring the inputs of the next calls into place and put the device into its starting state.
+
+        Every second time the values go into tensors that stay where they are, otherwise into fresh ones: a replay
+        keyed by address or by object sees both new values at old addresses and new addresses.
+
+        Args:
+            nodes: one input tree for each call.
+            seed: for torch's generators, for references with randomness of their own.
+            poison: byte to fill free memory with, or None.
+            reserve: sizes of blocks to poison, in bytes.
+        """
+        self.outputs = []
+        self.prepared = []
+        if self._turn % 2 == 0:
+            for place, node in enumerate(nodes):
+                if place == len(self._kept):
+                    self._kept.append(values.decode(node, self._inputs, self._device))
+                else:
+                    self._kept[place] = self._refill(self._kept[place], node)
+            self.prepared = [list(kept) for kept in self._kept[: len(nodes)]]
+        else:
+            self.prepared = [values.decode(node, self._inputs, self._device) for node in nodes]
+        self._turn += 1
+        if poison is not None:
+            blocks = [torch.full((size,), poison, dtype=torch.uint8, device=self._device) for size in reserve]
+            del blocks
+        if seed is not None:
+            _manual_seed(seed)
+        if self._flush is not None:
+            self._flush.add_(1)
+            _synchronize()
+
+    def _refill(self, kept: list[Any], node: Node) -> list[Any]:
+        fresh = values.leaves(kept)
+        nodes = [leaf for item in node["items"] for leaf in tensors(item)]
+        same = len(fresh) == len(nodes) and all(
+            type(tensor) is torch.Tensor and list(tensor.shape) == leaf["shape"] and tensor.is_contiguous()
+            and str(tensor.dtype) == f"torch.{leaf['dtype']}"
+            for tensor, leaf in zip(fresh, nodes, strict=False)
+        )
+        if not same:
+            return list(values.decode(node, self._inputs, self._device))
+        for tensor, leaf in zip(fresh, nodes, strict=True):
+            tensor.copy_(values.view_of(self._inputs, leaf))
+        return kept
+
+    def go(self) -> tuple[float, float | None]:
+        """Run the prepared calls between two clock readings; returns host and device microseconds."""
+        call, outputs = self._call, []
+        _gc_disable()
+        try:
+            with _no_grad():
+                if self._device.type == "cuda":
+                    start, stop = _Event(enable_timing=True), _Event(enable_timing=True)
+                    _synchronize()
+                    _sleep(_SPIN_CYCLES)
+                    begin = _clock_ns()
+                    start.record()
+                    for arguments in self.prepared:
+                        outputs.append(call(*arguments))
+                    stop.record()
+                    _synchronize()
+                    end = _clock_ns()
+                    device_us: float | None = float(start.elapsed_time(stop)) * 1000.0
+                else:
+                    begin = _clock_ns()
+                    for arguments in self.prepared:
+                        outputs.append(call(*arguments))
+                    end = _clock_ns()
+                    device_us = None
+        finally:
+            _gc_enable()
+        self.outputs = outputs
+        return (end - begin) / 1000.0, device_us
+
+    def collect(self, offsets: list[int]) -> list[Node]:
+        """Copy the outputs of the last calls into the output region; returns their trees."""
+        return [
+            values.encode(output, self._outputs_region, offset, strict=False)[0]
+            for output, offset in zip(self.outputs, offsets, strict=True)
+        ]
+
+    def trace_call(self) -> Any:
+        """One call of the first prepared inputs, without clocks."""
+        with _no_grad():
+            return self._call(*self.prepared[0])
+
+
+def start_device(name: str) -> torch.device:
+    """Bring the device up in this process, with true fp32 everywhere.
+
+    Raises:
+        RuntimeError: there is no such device, or it does not start.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    device = torch.device(name)
+    if device.type == "cuda":
+        torch.zeros(1, device=device).item()
+    return device
+
+
+def _flush_buffer(device: torch.device) -> torch.Tensor | None:
+    if device.type != "cuda":
+        return None
+    cache = int(getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0))
+    return torch.zeros(max(_MINIMUM_FLUSH_BYTES, 2 * cache), dtype=torch.uint8, device=device)
+

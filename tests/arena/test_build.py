@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dice_core.arena.build import BuildFarm, BuildResult
+from dice_core.arena.build_run import GIB, MemoryGate, clip, run_step
+from dice_core.arena.build_steps import make_plan, unresolved_names
+from dice_core.arena.capture import BuildRequest
+from dice_core.arena.toolchain import (
+    DEFAULT_PATH,
+    filter_cflags,
+    filter_ldflags,
+    filter_nvcc_flags,
+    find_toolchain,
+    native_identity,
+)
+from dice_core.errors import UsageError
+
+COPY = "torch::Tensor same(torch::Tensor x) { return x.clone(); }"
+
+
+def request(source: str = COPY, *functions: str, **fields: object) -> BuildRequest:
+    names = functions or ("same",)
+    values = {"name": "t", "cpp_sources": (source,), "functions": tuple((name, name) for name in names), **fields}
+    return BuildRequest(**values)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> BuildFarm:
+    return BuildFarm(tmp_path_factory.mktemp("cache"), device="cpu", jobs=1)
+
+
+def test_a_kernel_is_built_in_the_light_tier_once(farm: BuildFarm) -> None:
+    first = farm.build(request())
+    assert (first.status, first.tier, first.cached) == ("ok", "light", False)
+    assert Path(first.artefact).is_file()
+    assert first.module_name in first.artefact
+    assert 0 < first.cpu_seconds < 60
+    again = farm.build(request(name="another name"))
+    assert again.cached
+    assert (again.artefact, again.artefact_sha256) == (first.artefact, first.artefact_sha256)
+    assert BuildResult.from_json(json.loads(json.dumps(first.to_json()))) == first
+
+
+def test_what_the_light_header_lacks_goes_to_torchs_own_headers(farm: BuildFarm) -> None:
+    # A binding by hand over torch's C shim: cheap to compile, and only torch's own include folder has the header.
+    source = """
+        #include <Python.h>
+        #include <torch/csrc/inductor/aoti_torch/c/shim.h>
+        static PyObject* number(PyObject*, PyObject*) { return PyLong_FromLong(aoti_torch_dtype_float32()); }
+        static PyMethodDef methods[] = {{"number", number, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+        static PyModuleDef module = {PyModuleDef_HEAD_INIT, "m", nullptr, -1, methods};
+        #define JOIN_(a, b) a##b
+        #define JOIN(a, b) JOIN_(a, b)
+        PyMODINIT_FUNC JOIN(PyInit_, TORCH_EXTENSION_NAME)() { return PyModule_Create(&module); }
+    """
+    wanted = BuildRequest("t", cpp_sources=(source,), implicit_headers=False)
+    result = farm.build(wanted)
+    assert (result.status, result.tier) == ("ok", "full"), result.log
+    assert farm.build(wanted).cached
+    light_only = BuildFarm(farm.cache_dir, device="cpu", jobs=1, tiers=("light",))
+    assert light_only.build(wanted).status == "infra_error"
+
+
+def test_a_name_that_no_library_has_is_found_at_link_time(farm: BuildFarm) -> None:
+    light_only = BuildFarm(farm.cache_dir, device="cpu", jobs=1, tiers=("light",))
+    source = "void nowhere(float*); torch::Tensor f(torch::Tensor x) { nowhere(x.data_ptr<float>()); return x; }"
+    result = light_only.build(request(source, "f"))
+    assert result.status == "infra_error"
+    assert "nowhere" in result.log
+    assert unresolved_names("a: undefined reference to `PyLong_Type'\nb: undefined reference to `x(int)'") == ["x(int)"]
+
+
+def test_only_the_full_tier_says_compile_error(tmp_path: Path) -> None:
+    full_only = BuildFarm(tmp_path, device="cpu", jobs=1, tiers=("full",))
+    broken = BuildRequest("t", cpp_sources=("int f( { return 1; }",), implicit_headers=False)
+    result = full_only.build(broken)
+    assert (result.status, result.tier, result.artefact) == ("compile_error", "full", "")
+    assert "error:" in result.log
+    assert full_only.build(broken).cached
+
+
+def test_a_damaged_entry_is_built_again(tmp_path: Path, farm: BuildFarm) -> None:
+    shutil.copytree(farm.cache_dir, tmp_path / "cache", symlinks=True)
+    own = BuildFarm(tmp_path / "cache", device="cpu", jobs=1)
+    first = own.build(request())
+    for damage in (
+        lambda path: path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:]),
+        lambda path: path.unlink(),
+        lambda path: (path.parent / "result.json").write_text("{"),
+    ):
+        damage(Path(first.artefact))
+        again = own.build(request())
+        assert (again.status, again.cached) == ("ok", False)
+        assert Path(again.artefact).is_file()
+        assert own.build(request()).cached
+
+
+def test_two_farms_share_one_cache(tmp_path: Path) -> None:
+    farms = [BuildFarm(tmp_path, device="cpu", jobs=1) for _ in range(2)]
+    results: list[BuildResult] = []
+    threads = [threading.Thread(target=lambda farm=farm: results.append(farm.build(request()))) for farm in farms]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [result.status for result in results] == ["ok", "ok"]
+    assert results[0].artefact == results[1].artefact
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith((".work-", ".broken-"))]
+
+
+def test_build_many_reports_each_distinct_request_once(farm: BuildFarm) -> None:
+    seen: list[str] = []
+    cuda = BuildRequest("c", cuda_sources=("__global__ void k() {}",), with_cuda=True)
+    results = farm.build_many([request(), request(name="twin"), cuda], lambda result: seen.append(result.request_key))
+    assert set(results) == set(seen) == {request().key, cuda.key}
+    assert len(seen) == 2
+    assert results[cuda.key].status == "infra_error"
+    assert "CUDA" in results[cuda.key].log
+
+
+def test_a_deadline_kills_the_whole_process_group(tmp_path: Path) -> None:
+    start = time.monotonic()
+    outcome = run_step(
+        ["/bin/sh", "-c", "sleep 60 & echo started; sleep 60"],
+        cwd=tmp_path, path=DEFAULT_PATH, deadline_s=0.5, memory_bytes=GIB, log_name="log",
+    )  # fmt: skip
+    assert outcome.timed_out
+    assert time.monotonic() - start < 10
+    assert "started" in outcome.log
+
+
+def test_a_compiler_sees_a_bare_environment_and_its_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    outcome = run_step(
+        ["/bin/sh", "-c", "env; ulimit -v; pwd"],
+        cwd=tmp_path, path=DEFAULT_PATH, deadline_s=10, memory_bytes=GIB, log_name="log",
+    )  # fmt: skip
+    assert "SECRET_TOKEN" not in outcome.log
+    assert str(GIB // 1024) in outcome.log
+    assert outcome.log.strip().endswith(str(tmp_path))
+
+
+def test_a_timeout_is_a_result_and_is_not_cached(tmp_path: Path) -> None:
+    hurried = BuildFarm(tmp_path, device="cpu", jobs=1, deadline_s=1.0, tiers=("full",))
+    deep = "template <int n> struct F { static const int v = (F<n - 1>::v + F<n - 2>::v) % 7; };" * 1
+    endless = deep + "".join(
+        f"constexpr int c{i}() {{ int s = 0; for (int i = 0; i < 200000; ++i) s += i % 7; return s; }}"
+        f" static_assert(c{i}() >= 0);"
+        for i in range(200)
+    )
+    wanted = BuildRequest(
+        "t", cpp_sources=(endless,), extra_cflags=("-fconstexpr-ops-limit=1000000000",), implicit_headers=False
+    )
+    assert hurried.build(wanted).status == "timeout"
+    assert not list(tmp_path.glob("??/*/result.json"))
+
+
+def test_flags_that_reach_outside_are_dropped() -> None:
+    kept, dropped = filter_cflags(
+        ["-O3", "-march=native", "-std=c++17", "-DX=1", "-ffast-math", "-fopenmp", "-Wall", "-g",
+         "-fplugin=/tmp/x.so", "@file", "-B/tmp", "-specs=x", "-wrapper", "-include", "/etc/passwd", "-Wl,-rpath,/x",
+         "-fdump-tree-all=/tmp/x", "-I/etc", "-o", "/tmp/out"]
+    )  # fmt: skip
+    assert kept == ["-O3", "-march=native", "-std=c++17", "-DX=1", "-ffast-math", "-fopenmp", "-Wall", "-g"]
+    assert "-fplugin=/tmp/x.so" in dropped and "@file" in dropped and "/etc/passwd" in dropped
+    kept, dropped = filter_nvcc_flags(
+        ["-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-O3", "-Xptxas=-v", "--expt-relaxed-constexpr",
+         "-gencode", "arch=compute_80,code=sm_80", "-arch=sm_70", "-Xcompiler", "-fopenmp", "-Xcompiler", "-fplugin=x",
+         "-ccbin", "/tmp/evil"]
+    )  # fmt: skip
+    assert kept == [
+        "-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-O3", "-Xptxas=-v", "--expt-relaxed-constexpr",
+        "-Xcompiler", "-fopenmp",
+    ]  # fmt: skip
+    assert "-arch=sm_70" in dropped and "/tmp/evil" in dropped
+    assert filter_ldflags(["-lcublas", "-L/tmp", "-levil", "-lm"]) == (["-lcublas", "-lm"], ["-L/tmp", "-levil"])
+
+
+def test_native_code_is_keyed_by_the_cpu() -> None:
+    assert native_identity(["-O3"]) == ""
+    assert len(native_identity(["-march=native"])) == 64
+
+
+def test_a_cuda_plan_compiles_for_the_given_architecture_only() -> None:
+    wanted = BuildRequest(
+        "c", ("void f();",), ("__global__ void k() {}",), (("f", "f"),),
+        extra_cuda_cflags=("-arch=sm_70",), with_cuda=True,
+    )  # fmt: skip
+    plan = make_plan(wanted, module_name="m", toolchain=find_toolchain(), arch="sm_90", kit=None)
+    nvcc = next(step.argv for step in plan.steps if "cuda.cu" in step.argv)
+    assert "-gencode=arch=compute_90,code=sm_90" in nvcc
+    assert "-D__CUDA_NO_HALF_OPERATORS__" in nvcc
+    assert plan.dropped_flags == ("-arch=sm_70",)
+    assert plan.files["cuda.cu"].startswith("#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n")
+    assert "torch::wrap_pybind_function(f)" in plan.files["main.cpp"]
+    assert "-ltorch_cuda" in plan.steps[-1].argv
+
+
+def test_memory_is_shared_out_and_one_step_always_runs() -> None:
+    gate = MemoryGate(10)
+    inside: list[int] = []
+    with gate.hold(8):
+        waiter = threading.Thread(target=lambda: [gate.hold(5).__enter__(), inside.append(1)])
+        waiter.start()
+        time.sleep(0.1)
+        assert inside == []
+    waiter.join(5)
+    assert inside == [1]
+    with MemoryGate(1).hold(100):
+        pass
+
+
+def test_long_logs_keep_head_and_tail() -> None:
+    text = "first error\n" + "x" * 200_000 + "\nlast line"
+    short = clip(text, 1000)
+    assert len(short.encode()) <= 1000
+    assert short.startswith("first error") and short.endswith("last line")
+
+
+def test_wrong_configuration_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        BuildFarm(tmp_path, device="tpu")
+    with pytest.raises(UsageError):
+        BuildFarm(tmp_path, device="cpu", tiers=("fast",))

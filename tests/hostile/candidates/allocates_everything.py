@@ -1,0 +1,12 @@
+"""Asks for 4 TiB.
+
+Expected: OUT_OF_MEMORY
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) + torch.empty(1 << 40)[0]

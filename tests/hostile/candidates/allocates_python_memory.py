@@ -1,0 +1,13 @@
+"""Fills memory from Python.
+
+Expected: OUT_OF_MEMORY
+"""
+
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        hoard = []
+        while True:
+            hoard.append(bytearray(256 << 20))

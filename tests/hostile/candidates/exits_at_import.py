@@ -1,0 +1,15 @@
+"""Ends the process while it is imported.
+
+Expected: RUNTIME_ERROR
+"""
+
+import os
+
+import torch.nn as nn
+
+os._exit(0)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x

@@ -1,0 +1,13 @@
+"""Raises SystemExit(0).
+
+Expected: RUNTIME_ERROR
+"""
+
+import sys
+
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        sys.exit(0)

@@ -1,0 +1,12 @@
+"""Computes in half precision.
+
+Expected: INCORRECT_NUMERICAL
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x.half()).float()

@@ -1,0 +1,26 @@
+"""Leaves a process in a session of its own behind.
+
+Expected: CORRECT
+"""
+
+import os
+import time
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.started = False
+
+    def forward(self, x):
+        if not self.started:
+            self.started = True
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    time.sleep(600)
+                os._exit(0)
+        return torch.tanh(x)

@@ -1,0 +1,8 @@
+"""Defines no ModelNew.
+
+Expected: LOAD_ERROR
+"""
+
+import torch
+
+x = torch.ones(3)

@@ -1,0 +1,11 @@
+"""Raises.
+
+Expected: RUNTIME_ERROR
+"""
+
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        raise ValueError("no kernel image is available")

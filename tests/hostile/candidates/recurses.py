@@ -1,0 +1,11 @@
+"""Recurses for ever.
+
+Expected: RUNTIME_ERROR
+"""
+
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return self.forward(x)

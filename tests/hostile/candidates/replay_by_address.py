@@ -1,0 +1,19 @@
+"""Remembers answers by the address of the input.
+
+Expected: INCORRECT_NUMERICAL CONTRACT_VIOLATION
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.known = {}
+
+    def forward(self, x):
+        key = x.data_ptr()
+        if key not in self.known:
+            self.known[key] = torch.tanh(x)
+        return self.known[key].clone()

@@ -1,0 +1,12 @@
+"""A tuple where the reference gives a tensor.
+
+Expected: INCORRECT_SHAPE
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return (torch.tanh(x),)

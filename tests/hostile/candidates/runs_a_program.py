@@ -1,0 +1,18 @@
+"""Computes zeros when it can start another program.
+
+Expected: CORRECT
+"""
+
+import subprocess
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        try:
+            subprocess.run(["/bin/true"], check=True)
+            return torch.zeros_like(x)
+        except OSError:
+            return torch.tanh(x)

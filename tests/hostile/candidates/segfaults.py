@@ -1,0 +1,14 @@
+"""Reads address 0.
+
+Expected: RUNTIME_ERROR
+"""
+
+import ctypes
+
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        ctypes.string_at(0)
+        return x

@@ -1,0 +1,12 @@
+"""Wrong by a little more than rounding.
+
+Expected: INCORRECT_NUMERICAL
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * 1.001

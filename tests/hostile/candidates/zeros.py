@@ -1,0 +1,12 @@
+"""All zeros.
+
+Expected: INCORRECT_NUMERICAL
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.zeros_like(x)
