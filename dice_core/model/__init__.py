@@ -1,0 +1,1 @@
+"""Block-diffusion language model: backbone, tokenizer, mask rule, noise, prompts and decoding."""

@@ -1,0 +1,1 @@
+"""Training of block-diffusion models: packing, loss, supervised fine-tuning, checkpoints, recipes."""
