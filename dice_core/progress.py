@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+# Checkable, since Prefect builds a schema of every flow's parameters.
+@runtime_checkable
 class Progress(Protocol):
     """Called with the step's name, what is done of how much, and a short note on the latest item."""
 

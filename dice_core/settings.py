@@ -132,12 +132,29 @@ def compiler_path() -> str:
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
+def configured_prefect_server() -> str:
+    """Address of the Prefect server that the user runs; empty when there is none."""
+    return os.environ.get("PREFECT_API_URL", "")
+
+
+def use_prefect_server(url: str | None) -> None:
+    """Point Prefect to a server of ours, or no longer."""
+    if url is None:
+        os.environ.pop("PREFECT_API_URL", None)
+    else:
+        os.environ["PREFECT_API_URL"] = url
+
+
+def environment_with(more: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment with some variables added, for a child."""
+    return {**os.environ, **more}
+
+
 def quiet_environment(home: Path) -> dict[str, str]:
     """What third-party libraries must find in the environment before they are imported."""
     prefect = {
         "PREFECT_HOME": str(home / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
         "PREFECT_LOGGING_LEVEL": "WARNING",
         "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
         # One by one (the default), recording task runs starves flow creation on SQLite: "database is locked".

@@ -1,0 +1,335 @@
+"""The `dice` command. Each verb mirrors one library call; heavy libraries are imported inside the verb that needs them.
+
+stdout carries data, stderr carries talk. Exit codes are those of `dice_core.errors`; 130 means interrupted.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dice_core import __version__
+from dice_core.errors import DiceError
+from dice_core.settings import Settings, apply_environment
+from flows import console
+
+#: Exit code of an interrupted command, by shell convention.
+INTERRUPTED = 130
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+                  help="From PyTorch-to-CUDA kernel data to block-diffusion models and honest KernelBench numbers.")
+run_app = typer.Typer(no_args_is_help=True, help="Run a flow: curate, train, evaluate, or nightly (all of them).")
+bundle_app = typer.Typer(no_args_is_help=True, help="Measure on a machine that has only torch, numpy and pyarrow.")
+datasets_app = typer.Typer(invoke_without_command=True, help="Dataset versions; alone it lists them.")
+models_app = typer.Typer(invoke_without_command=True, help="Registered models; alone it lists them.")
+config_app = typer.Typer(no_args_is_help=True, help="Configuration.")
+for name, group in (("run", run_app), ("bundle", bundle_app), ("datasets", datasets_app), ("models", models_app),
+                    ("config", config_app)):
+    app.add_typer(group, name=name)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, change nothing.")]
+Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
+Plan = Annotated[str | None, typer.Option(help="Timing plan: quick or standard.")]
+Name = Annotated[str, typer.Option(help="Name of the evaluation; also its run folder.")]
+Suite = Annotated[Path | None, typer.Option(help="Problems: Parquet, JSONL or a folder level<L>/<n>_<name>.py "
+                                                 "(default: the bundled tasks).")]
+Problems = Annotated[str, typer.Option(help="Which problems, e.g. 1, 1/19, 1/1-20,2/3 (default: all).")]
+Sizes = Annotated[list[str] | None, typer.Option("--size", help="Replace size constants of a problem, recorded in its "
+                                                 "variant: level/number:NAME=value[,NAME=value]. Repeatable.")]
+
+
+@app.callback()
+def _common(
+    context: typer.Context,
+    home: Annotated[Path | None, typer.Option(help="DICE_HOME: where everything is kept (default: .dice).")] = None,
+    config: Annotated[Path | None, typer.Option(help="dice.toml to read (default: ./dice.toml).")] = None,
+) -> None:
+    context.obj = {"home": home, "config": config}
+
+
+def settings_of(context: typer.Context, **flags: Any) -> Settings:
+    """Settings of this call; also prepares the environment that third-party libraries read."""
+    common = context.find_root().obj
+    settings = Settings.load({"home": common["home"], **flags}, config_file=common["config"])
+    apply_environment(settings.home)
+    return settings
+
+
+@app.command()
+def version(as_json: Json = False) -> None:
+    """Print the version."""
+    console.print_json({"version": __version__}) if as_json else console.out.print(__version__)
+
+
+@app.command()
+def init(context: typer.Context) -> None:
+    """Create the home: the lake and the MLflow store. Harmless when repeated."""
+    from flows.home import initialise
+
+    initialise(settings_of(context))
+
+
+@app.command()
+def doctor(context: typer.Context, as_json: Json = False) -> None:
+    """Check that this machine can do the work: compilers, isolation, disk, GPU. Exit code 7 when it cannot."""
+    from flows.home import examine
+
+    checks = examine(settings_of(context))
+    console.print_rows([check.as_row() for check in checks], as_json=as_json)
+    if not all(check.ok for check in checks if check.required):
+        raise typer.Exit(7)
+
+
+@app.command()
+def demo(context: typer.Context, as_json: Json = False) -> None:
+    """Run the whole chain on bundled data, then say where everything is."""
+    from flows.demo import demonstrate
+
+    summary = demonstrate(settings_of(context, plan="quick"))
+    if as_json:
+        console.print_json(summary)
+
+
+@run_app.command("nightly")
+def run_nightly(
+    context: typer.Context,
+    sources: Annotated[list[Path] | None, typer.Argument(help="Files of ConCuR-like rows (default: bundled samples).")]
+    = None,
+    device: Device = None, plan: Plan = None, recipe: Annotated[str, typer.Option(help="Training recipe.")] = "tiny",
+    suite: Suite = None, dry_run: DryRun = False, as_json: Json = False,
+) -> None:
+    """Curate, train, evaluate and report. A second run on the same input does no work and says so."""
+    from flows.entry import run_nightly as run
+
+    finish(run(settings_of(context, device=device, plan=plan), sources or [], recipe, suite, dry_run=dry_run), as_json)
+
+
+@run_app.command("curate")
+def run_curate(
+    context: typer.Context,
+    sources: Annotated[list[Path], typer.Argument(help="Files of ConCuR-like rows: Parquet, Arrow, JSON, JSONL.")],
+    threshold: Annotated[float | None, typer.Option(help="Least speedup (default: 2.0).")] = None,
+    evidence: Annotated[str | None, typer.Option(help="auto, claimed or measured.")] = None,
+    overlap: Annotated[Path | None, typer.Option(help="Suite whose problems must not be in the data.")] = None,
+    augment: Annotated[bool, typer.Option(help="Add structures from the offline library.")] = True,
+    device: Device = None, plan: Plan = None, dry_run: DryRun = False, as_json: Json = False,
+) -> None:
+    """Turn sources into a CuKe version: contract, dedup, overlap, honesty, speedup filter, augmentation."""
+    from flows.entry import run_curate as run
+
+    settings = settings_of(context, device=device, plan=plan, evidence=evidence, speedup_threshold=threshold)
+    finish(run(settings, sources, overlap, augment=augment, dry_run=dry_run), as_json)
+
+
+@run_app.command("train")
+def run_train(
+    context: typer.Context,
+    dataset: Annotated[str, typer.Option(help="Dataset version id, or `latest`.")] = "latest",
+    recipe: Annotated[str, typer.Option(help="Training recipe.")] = "tiny",
+    device: Device = None, dry_run: DryRun = False, as_json: Json = False,
+) -> None:
+    """Fine-tune a block-diffusion model on a CuKe version and register it with the alias `candidate`."""
+    from flows.entry import run_train as run
+
+    finish(run(settings_of(context, device=device), dataset, recipe, dry_run=dry_run), as_json)
+
+
+@run_app.command("evaluate")
+def run_evaluate(
+    context: typer.Context,
+    kernels: Annotated[Path | None, typer.Option(help="Folder of level_<L>_problem_<P>_sample_<S>_kernel.py.")] = None,
+    model: Annotated[str | None, typer.Option(help="Registered model: name@alias or name/version.")] = None,
+    name: Name = "", suite: Suite = None, problems: Problems = "", size: Sizes = None,
+    device: Device = None, plan: Plan = None, dry_run: DryRun = False, as_json: Json = False,
+) -> None:
+    """Measure the kernels of a folder or of a model on a suite and score them as KernelBench does."""
+    from flows.entry import run_evaluate as run
+
+    settings = settings_of(context, device=device, plan=plan)
+    finish(run(settings, kernels, model, name, suite, problems, size or [], dry_run=dry_run), as_json)
+
+
+@app.command()
+def generate(
+    context: typer.Context,
+    source: Annotated[Path, typer.Argument(help="File with the PyTorch module.")],
+    model: Annotated[str, typer.Option(help="Registered model: name@alias or name/version.")] = "dice-tiny@candidate",
+    max_new_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 1024,
+    seed: Annotated[int | None, typer.Option(help="Seed of sampling.")] = None,
+    raw: Annotated[bool, typer.Option(help="Print the model's whole answer, not only the kernel in it.")] = False,
+) -> None:
+    """Let a registered model write a kernel for one module."""
+    from flows.entry import generate_one
+
+    console.out.print(generate_one(settings_of(context, seed=seed), source, model, max_new_tokens, raw=raw),
+                      markup=False, end="")
+
+
+@app.command()
+def query(
+    context: typer.Context,
+    sql: Annotated[str, typer.Argument(help="One SELECT over the lake's tables and views; - reads standard input.")],
+    as_of: Annotated[int | None, typer.Option(help="Snapshot to read instead of the newest.")] = None,
+    save: Annotated[Path | None, typer.Option("--out", help="Write the rows to this .parquet or .csv file.")] = None,
+    markdown: Annotated[bool, typer.Option(help="Print a Markdown table.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Ask the lake with SQL. `show tables` and `describe fct_speedup` work too."""
+    from dice_core.lake.catalog import Lake
+    from flows.tables import markdown_table, write_table
+
+    text = sys.stdin.read() if sql == "-" else sql
+    settings = settings_of(context)
+    with Lake.open(settings.home, catalog=settings.catalog, read_only=True) as lake:
+        table = lake.query(text, as_of=as_of)
+    if save is not None:
+        console.say(f"{table.num_rows} rows written to {write_table(table, save)}")
+    elif markdown:
+        console.out.print(markdown_table(table), markup=False)
+    else:
+        console.print_rows(table.to_pylist(), as_json=as_json, columns=table.schema.names)
+
+
+@app.command()
+def report(context: typer.Context, out: Annotated[Path | None, typer.Option(help="Folder to write to.")] = None,
+           as_json: Json = False) -> None:
+    """Write the report: one self-contained HTML page, and its plots as PNG."""
+    from dice_core.lake.catalog import Lake
+    from dice_core.report.build import build_report
+
+    settings = settings_of(context)
+    with Lake.open(settings.home, catalog=settings.catalog, read_only=True) as lake:
+        paths = build_report(lake, out or settings.report_dir)
+    if as_json:
+        console.print_json({"html": str(paths.html), "plots": [str(plot) for plot in paths.plots]})
+    else:
+        console.out.print(str(paths.html))
+
+
+@bundle_app.command("export")
+def bundle_export(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="New folder for the bundle.")],
+    kernels: Annotated[Path | None, typer.Option(help="Folder of KernelBench-named kernels.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="JSON, JSONL or Parquet rows with a reference and a kernel.")]
+    = None,
+    reference_field: Annotated[str, typer.Option(help="Field of the reference in --pairs.")] = "pytorch_code",
+    kernel_field: Annotated[str, typer.Option(help="Field of the kernel in --pairs.")] = "generated_code",
+    name: Name = "", suite: Suite = None, problems: Problems = "", size: Sizes = None,
+    device: Annotated[str, typer.Option(help="Device of the machine that will measure.")] = "cuda",
+    plan: Plan = None,
+) -> None:
+    """Write a folder that measures kernels on another machine: copy it there, `python3 run.py`, copy it back."""
+    from flows.entry import export_bundle
+
+    console.out.print(str(export_bundle(settings_of(context, plan=plan), folder, kernels, pairs, reference_field,
+                                        kernel_field, name, suite, problems, size or [], device)))
+
+
+@bundle_app.command("run")
+def bundle_run(
+    folder: Annotated[Path, typer.Argument(help="Bundle folder.")],
+    build_jobs: Annotated[int | None, typer.Option(help="Parallel compilations.")] = None,
+) -> None:
+    """Measure a bundle on this machine; the same as `python3 run.py` inside it. Resumable."""
+    from dice_core.arena.bundle import main as run_main
+
+    raise typer.Exit(run_main([str(folder), *(["--build-jobs", str(build_jobs)] if build_jobs else [])]))
+
+
+@bundle_app.command("import")
+def bundle_import(context: typer.Context, folder: Annotated[Path, typer.Argument(help="Measured bundle folder.")],
+                  as_json: Json = False) -> None:
+    """Bring a measured bundle's attempts and its evaluation into the lake. Harmless when repeated."""
+    from flows.entry import import_bundle
+
+    finish(import_bundle(settings_of(context), folder), as_json)
+
+
+@datasets_app.callback()
+def datasets(context: typer.Context, as_json: Json = False) -> None:
+    """Dataset versions; alone it lists them."""
+    if context.invoked_subcommand is None:
+        datasets_ls(context, as_json)
+
+
+@datasets_app.command("ls")
+def datasets_ls(context: typer.Context, as_json: Json = False) -> None:
+    """List dataset versions, newest first."""
+    rows = _rows(context, "select dataset_version_id, name, n_records, merkle_root, created_at, path "
+                          "from dataset_version order by created_at desc, dataset_version_id")
+    console.print_rows(rows, as_json=as_json)
+
+
+@datasets_app.command("show")
+def datasets_show(context: typer.Context,
+                  version_id: Annotated[str, typer.Argument(help="Dataset version id, or `latest`.")] = "latest",
+                  as_json: Json = False) -> None:
+    """Show one dataset version: its funnel, its recipe and where it is."""
+    from flows.entry import dataset_card
+
+    console.print_rows(dataset_card(settings_of(context), version_id), as_json=as_json)
+
+
+@models_app.callback()
+def models(context: typer.Context, as_json: Json = False) -> None:
+    """Registered models; alone it lists them."""
+    if context.invoked_subcommand is None:
+        models_ls(context, as_json)
+
+
+@models_app.command("ls")
+def models_ls(context: typer.Context, as_json: Json = False) -> None:
+    """List registered models with their aliases and training data."""
+    from flows.entry import list_models
+
+    console.print_rows(list_models(settings_of(context)), as_json=as_json)
+
+
+@config_app.command("show")
+def config_show(context: typer.Context, origin: Annotated[bool, typer.Option(help="Say where each value is from.")]
+                = False, as_json: Json = False) -> None:
+    """Print the settings in force."""
+    settings = settings_of(context)
+    rows = [{"setting": name, "value": value, **({"origin": settings.origins[name]} if origin else {})}
+            for name, value in settings.as_dict().items()]
+    console.print_rows(rows, as_json=as_json)
+
+
+def finish(outcome: Any, as_json: bool) -> None:
+    """Print an outcome and exit with its code (0, or 5 when items were quarantined or failed)."""
+    if as_json:
+        console.print_json(outcome.as_dict())
+    else:
+        for line in outcome.lines():
+            console.out.print(line, markup=False)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _rows(context: typer.Context, sql: str) -> list[dict[str, Any]]:
+    from dice_core.lake.catalog import Lake
+
+    settings = settings_of(context)
+    with Lake.open(settings.home, catalog=settings.catalog, read_only=True) as lake:
+        rows: list[dict[str, Any]] = lake.query(sql).to_pylist()
+    return rows
+
+
+def main() -> None:
+    """Entry point of the `dice` command."""
+    # SIGTERM ends like Ctrl-C, so that child processes are cleaned up and the home's lock is freed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        app()
+    except DiceError as error:
+        console.say(f"error: {error}")
+        sys.exit(error.exit_code)
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            console.say("interrupted; run the same command again to go on")
+        raise
