@@ -333,3 +333,7 @@ def main() -> None:
         if stop.code == INTERRUPTED:
             console.say("interrupted; run the same command again to go on")
         raise
+
+
+if __name__ == "__main__":
+    main()

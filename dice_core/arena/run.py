@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _RETRIES = 2
 _FILE_BYTES = 64 << 20
 _LOG_KEPT = 20_000
+#: glibc's allocator learns from what a process has freed before. Fixed thresholds keep the referee, which has lived
+#: longer, from having fewer page faults per call than a fresh worker: that alone made it look about 1.35 times faster.
+_STEADY_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1)}
 
 
 class BuildProgress(Protocol):
@@ -63,7 +66,7 @@ class ArenaRun:
         self._config = config
         self._environment = environment
         self._scratch = scratch
-        self._level = sandbox.isolation_level(config.device)
+        self._level = sandbox.isolation_level(config.device, environment=config.child_environment)
         if not sandbox.at_least(self._level, config.required_isolation):
             raise UnfitError(
                 f"this machine isolates candidates at level {self._level}, {config.required_isolation} is required")
@@ -226,7 +229,7 @@ class ArenaRun:
         return Zygote(self._scratch, {
             "PATH": self._config.base_path, "LC_ALL": "C.UTF-8", "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONDONTWRITEBYTECODE": "1",
-            **self._config.child_environment,
+            **_STEADY_MALLOC, **self._config.child_environment,
         })
 
     def _limits(self, uid: int) -> sandbox.Limits:

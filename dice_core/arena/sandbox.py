@@ -19,7 +19,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -104,11 +104,10 @@ def confine(limits: Limits, folder: Path) -> str:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     _prctl(_PR_SET_DUMPABLE, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # last: a change of identity clears it
+    has_landlock = wanted >= 2 and _landlock(readable, folder)  # also without a network namespace: it closes TCP
     if not has_netns:
         return "rlimits"
-    if wanted >= 2 and _landlock(readable, folder):
-        return "landlock"
-    return "netns"
+    return "landlock" if has_landlock else "netns"
 
 
 def die_with_parent() -> None:
@@ -141,11 +140,18 @@ class PidNamespaces:
                 raise OSError(ctypes.get_errno(), "cannot return to the own process namespace")
 
 
-def isolation_level(device: str = "cpu", ceiling: str = "landlock") -> str:
+def isolation_level(
+    device: str = "cpu", ceiling: str = "landlock", environment: Mapping[str, str] | None = None
+) -> str:
     """Highest level reachable here, found by trying it in a child process.
 
     On CUDA the child also has to bring up a context inside the sandbox: a level in which the device does not work
     is not offered.
+
+    Args:
+        device: `cpu` or `cuda`.
+        ceiling: highest level to try.
+        environment: what the device needs in the child's otherwise empty environment (LD_LIBRARY_PATH, say).
     """
     root = Path(__file__).resolve().parents[2]
     for level in reversed(LEVELS[: LEVELS.index(ceiling) + 1]):
@@ -153,10 +159,13 @@ def isolation_level(device: str = "cpu", ceiling: str = "landlock") -> str:
             f"import sys; sys.path.insert(0, {str(root)!r}); from dice_core.arena import sandbox;"
             f"print(sandbox.probe({level!r}, {device!r}))"
         )
-        done = subprocess.run(
-            [sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=120, check=False,
-            env={"PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=120, check=False,
+                env={"PYTORCH_NVML_BASED_CUDA_CHECK": "1", **(environment or {})},
+            )
+        except subprocess.TimeoutExpired:
+            continue
         reached = done.stdout.strip().rpartition("\n")[2]
         if done.returncode == 0 and reached in LEVELS:
             return reached
@@ -218,16 +227,32 @@ def _leave_network() -> bool:
 
 
 def _drop_identity(uid: int, needed: Sequence[str]) -> None:
-    """Root becomes `uid`; every capability goes, but the one to read files where a `needed` path asks for it."""
+    """Root becomes `uid` without capabilities, or stays root without capabilities where `uid` cannot run Python.
+
+    Where `uid` may not read a `needed` path (Python under /root, say), the one capability to read files is kept,
+    if there is one to keep; Landlock still decides which files.
+    """
+    keep = 0
     if os.geteuid() == 0:
-        _prctl(_PR_SET_KEEPCAPS, 1)
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        keep = 0 if all(os.access(path, os.R_OK) for path in needed) else 1 << _CAP_DAC_READ_SEARCH
-        _set_capabilities(keep)
-    else:
-        _set_capabilities(0)
+        os.setresuid(0, uid, 0)
+        readable = all(os.access(path, os.R_OK, effective_ids=True) for path in needed)
+        os.setresuid(0, 0, 0)
+        can_keep = bool(_permitted_capabilities() >> _CAP_DAC_READ_SEARCH & 1)
+        if readable or can_keep:
+            keep = 0 if readable else 1 << _CAP_DAC_READ_SEARCH
+            _prctl(_PR_SET_KEEPCAPS, 1)
+            with contextlib.suppress(PermissionError):  # a container may have forbidden it
+                os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+    _set_capabilities(keep)
+
+
+def _permitted_capabilities() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapPrm:"):
+            return int(line.split()[1], 16)
+    return 0
 
 
 def _set_capabilities(mask: int) -> None:

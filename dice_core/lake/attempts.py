@@ -59,7 +59,7 @@ class AttemptFile:
 
 def samples_table(attempt_id: str, samples: Sequence[TimingSample]) -> pa.Table:
     """Timing samples as rows of the lake's `timing_sample` table, numbered in order."""
-    rows = [{"attempt_id": attempt_id, "sample": number, **asdict(one)} for number, one in enumerate(samples)]
+    rows = [{"attempt_id": attempt_id, "sample": number, **vars(one)} for number, one in enumerate(samples)]
     return pa.Table.from_pylist(rows, schema=SCHEMAS["timing_sample"])
 
 

@@ -15,7 +15,7 @@ SELECT
     sample.batch,
     sample.device_us,
     sample.host_us,
-    CASE WHEN attempt.device = 'cuda' THEN sample.device_us ELSE sample.host_us END AS call_us,
+    CASE WHEN attempt.device = 'cuda' THEN sample.device_us ELSE sample.host_us END / sample.batch AS call_us,
     sample.checked,
     sample.input_seed,
     sample.flags

@@ -100,7 +100,8 @@ def test_an_attempt_file_holds_everything(outcomes: dict[str, AttemptFile]) -> N
     assert {sample.side for sample in timed if sample.order_in_block == 0} == {"eager", "candidate"}
     assert any(sample.warmup for sample in one.samples)
     assert all(sample.checked for sample in timed if sample.side == "candidate")
-    assert len({sample.input_seed for sample in timed}) == 3 * blocks  # fresh values for each call, the same for both sides
+    # Fresh values for each call, the same for both sides.
+    assert len({sample.input_seed for sample in timed}) == 3 * blocks
     assert {"load", "check", "time", "trace"} <= set(attempt.stages)
     assert one.problem_source == TANH
 
