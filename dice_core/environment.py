@@ -65,7 +65,7 @@ def capture(device: str, *, isolation: str, cpu_threads: int) -> Environment:
         "host": sha256_bytes(platform.node())[:16],
         "load_average": list(os.getloadavg()),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        **_code_state(),
+        **code_state(),
     }
     if device == "cuda":
         found = _gpu(_GPU_IDENTITY)
@@ -125,7 +125,7 @@ def _cpu_model() -> str:
     return found[0] if found else platform.processor()
 
 
-def _code_state() -> dict[str, str]:
+def code_state() -> dict[str, str]:
     """Commit, hash of uncommitted changes and hash of the lock file; `unknown` outside a checkout."""
     commit = _run("git", "-C", str(_ROOT), "rev-parse", "HEAD").strip()
     state = {"git_commit": commit or "unknown"}

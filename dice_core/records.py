@@ -259,7 +259,7 @@ class TimingSample:
     batch: int  #: calls in this sample; times are per sample, not per call
     device_us: float | None  #: device span between events; None on CPU
     host_us: float  #: host clock in the worker around call and synchronize
-    checked: bool  #: the output of this very call was compared with the reference
+    checked: bool  #: outputs of this very sample were compared with the reference (of a batch: some, picked at random)
     input_seed: int
     flags: str = ""  #: comma-separated: `low_clock`, `excluded:<reason>` …
 

@@ -20,7 +20,6 @@ from dice_core.errors import UsageError
 #: name -> (default, help). Names are the keys of dice.toml; `DICE_<NAME>` is the variable.
 OPTIONS: dict[str, tuple[str | int | float, str]] = {
     "home": (".dice", "folder of everything DICE writes: lake, attempts, caches, MLflow store, reports"),
-    "catalog": ("", "DuckLake catalog; empty means SQLite under home, `postgres:<dsn>` when several hosts write"),
     "device": ("auto", "where kernels are evaluated: auto, cpu or cuda"),
     "plan": ("standard", "timing plan of the arena: quick or standard"),
     "cpu_threads": (1, "threads that PyTorch and the candidate may use on the CPU"),
@@ -37,7 +36,6 @@ class Settings:
     """All settings of one invocation."""
 
     home: Path
-    catalog: str
     device: str
     plan: str
     cpu_threads: int

@@ -185,7 +185,7 @@ def query(
 
     text = sys.stdin.read() if sql == "-" else sql
     settings = settings_of(context)
-    with Lake.open(settings.home, catalog=settings.catalog, read_only=True) as lake:
+    with Lake.open(settings.home, read_only=True) as lake:
         table = lake.query(text, as_of=as_of)
     if save is not None:
         console.say(f"{table.num_rows} rows written to {write_table(table, save)}")
@@ -203,7 +203,7 @@ def report(context: typer.Context, out: Annotated[Path | None, typer.Option(help
     from dice_core.report.build import build_report
 
     settings = settings_of(context)
-    with Lake.open(settings.home, catalog=settings.catalog, read_only=True) as lake:
+    with Lake.open(settings.home, read_only=True) as lake:
         paths = build_report(lake, out or settings.report_dir)
     if as_json:
         console.print_json({"html": str(paths.html), "plots": [str(plot) for plot in paths.plots]})
@@ -315,7 +315,7 @@ def _rows(context: typer.Context, sql: str) -> list[dict[str, Any]]:
     from dice_core.lake.catalog import Lake
 
     settings = settings_of(context)
-    with Lake.open(settings.home, catalog=settings.catalog, read_only=True) as lake:
+    with Lake.open(settings.home, read_only=True) as lake:
         rows: list[dict[str, Any]] = lake.query(sql).to_pylist()
     return rows
 

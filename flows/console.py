@@ -17,7 +17,8 @@ from rich.text import Text
 _LINE_EVERY_S = 10.0
 
 talk = Console(stderr=True, highlight=False)
-out = Console(highlight=False, soft_wrap=True)
+# Piped output is not folded: programs read it, and `less -S` shows it.
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 1000)
 
 
 class ConsoleProgress:
@@ -58,7 +59,7 @@ class ConsoleProgress:
 
 def say(message: str) -> None:
     """One line of talk on stderr, printed as it is."""
-    talk.print(Text(message))
+    talk.print(Text(message), soft_wrap=True)
 
 
 def print_json(payload: object) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from dice_core.errors import DiceError
 from dice_core.lake.catalog import Lake
 from dice_core.settings import Settings
-from flows.console import out, say
+from flows.console import out, print_rows, say
 from flows.entry import run_nightly
 
 _COUNTS = {
@@ -19,6 +19,11 @@ _COUNTS = {
     "evaluations": "select count(*) from evaluation",
     "model versions": "select count(*) from model_version",
 }
+_LEADERBOARD = """
+select evaluation_name as evaluation, scope, n_problems as problems, n_correct as correct, n_fast_0 as fast_0,
+       n_fast_1 as fast_1, n_fast_2 as fast_2, median_speedup
+from rpt_leaderboard order by evaluation, scope
+"""
 
 
 def demonstrate(settings: Settings) -> dict[str, Any]:
@@ -29,11 +34,11 @@ def demonstrate(settings: Settings) -> dict[str, Any]:
     """
     say("DICE demo: bundled rows -> CuKe -> arena -> block-diffusion SFT -> evaluation -> report (a few minutes)")
     outcome = run_nightly(settings, [], "tiny", None, dry_run=False, bundled_kernels=True)
-    with Lake.open(settings.home, catalog=settings.catalog, read_only=True) as lake:
+    with Lake.open(settings.home, read_only=True) as lake:
         counts = {name: int(lake.query(sql).column(0)[0].as_py()) for name, sql in _COUNTS.items()}
-        verdicts = lake.query("select verdict, attempts from rpt_verdict order by attempts desc").to_pylist()
-        leaders = lake.query("select * from rpt_leaderboard").to_pylist()
-    places = {"report": str(settings.report_dir / "index.html"), "lake": str(settings.home / "lake"),
+        verdicts = lake.query("select verdict, n_attempts from rpt_verdict order by n_attempts desc").to_pylist()
+        leaders = lake.query(_LEADERBOARD).to_pylist()
+    places = {"report": str(settings.report_dir / "report.html"), "lake": str(settings.home / "lake"),
               "mlflow": str(settings.home / "mlflow"), "datasets": str(settings.datasets_dir),
               "runs": str(settings.runs_dir)}
     _show(counts, verdicts, leaders, places)
@@ -47,10 +52,9 @@ def _show(counts: dict[str, int], verdicts: list[dict[str, Any]], leaders: list[
     out.print("\nWhat the demo made", style="bold")
     for name, count in counts.items():
         out.print(f"  {name:<18}{count:>8}")
-    out.print("  verdicts by kind: " + ", ".join(f"{row['verdict']} {row['attempts']}" for row in verdicts))
-    out.print("\nLeaderboard", style="bold")
-    for row in leaders:
-        out.print("  " + "  ".join(f"{name} {value}" for name, value in row.items() if value is not None))
+    out.print("  verdicts by kind: " + ", ".join(f"{row['verdict']} {row['n_attempts']}" for row in verdicts))
+    out.print("\nLeaderboard (problems that are correct, honest and faster than p)", style="bold")
+    print_rows(leaders, as_json=False)
     out.print("\nWhere it is", style="bold")
     for name, place in places.items():
         out.print(f"  {name:<10}{place}")

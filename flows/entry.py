@@ -182,7 +182,7 @@ def import_bundle(settings: Settings, folder: Path) -> Outcome:
         write_attempt(settings.attempts_dir, one)
     attempts = {one.attempt.attempt_id: one.attempt for one in files}
     evaluation = opened.evaluation
-    with Lake.open(settings.home, catalog=settings.catalog) as lake:
+    with Lake.open(settings.home) as lake:
         report = publish(lake, settings.attempts_dir, run_id=run_id)
         evaluations = []
         for environment_id in sorted({one.attempt.environment_id for one in files}):
@@ -234,7 +234,7 @@ def dataset_card(settings: Settings, version_id: str) -> list[dict[str, Any]]:
     Raises:
         UsageError: there is no such version.
     """
-    with Lake.open(settings.home, catalog=settings.catalog, read_only=True) as lake:
+    with Lake.open(settings.home, read_only=True) as lake:
         found = lake.query("select dataset_version_id, funnel_json, path from dataset_version "
                            "where ? in ('latest', dataset_version_id) order by created_at desc limit 1", (version_id,))
     if not found.num_rows:

@@ -34,7 +34,7 @@ def initialise(settings: Settings) -> None:
     from dice_core.lake.catalog import Lake
     from dice_core.tracking import Tracker
 
-    Lake.open(settings.home, catalog=settings.catalog).close()
+    Lake.open(settings.home).close()
     Tracker(settings.home)
     say(f"home {settings.home} is ready")
 

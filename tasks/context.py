@@ -36,7 +36,7 @@ class Run:
 
     def lake(self, *, read_only: bool = False) -> Lake:
         """Open the lake; use as a context manager and keep it short."""
-        return Lake.open(self.settings.home, catalog=self.settings.catalog, read_only=read_only)
+        return Lake.open(self.settings.home, read_only=read_only)
 
 
 @contextlib.contextmanager

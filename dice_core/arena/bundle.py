@@ -15,14 +15,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dice_core
 from dice_core.arena.evaluate import ArenaConfig, EvaluationSummary, evaluate
 from dice_core.arena.sandbox import isolation_level
 from dice_core.bench.evaluation import Evaluation
-from dice_core.environment import capture, resolve_device
+from dice_core.environment import capture, code_state, resolve_device
 from dice_core.errors import AuditError, SourceError, UsageError
 from dice_core.files import sha256_file, write_atomic
 from dice_core.lake.attempts import AttemptFile, finished_attempts, read_attempt
@@ -56,6 +56,7 @@ class Bundle:
 
     folder: Path
     evaluation: Evaluation
+    code: dict[str, str]  #: commit, uncommitted changes and lock of the checkout that it was exported from
 
     @property
     def attempts_dir(self) -> Path:
@@ -82,7 +83,8 @@ def export_bundle(evaluation: Evaluation, folder: Path) -> Path:
     write_atomic(folder / "run.py", _RUN_PY)
     write_atomic(folder / "evaluation.json", json.dumps(evaluation.to_json(), indent=1, sort_keys=True))
     files = {str(path.relative_to(folder)): sha256_file(path) for path in sorted(folder.rglob("*")) if path.is_file()}
-    manifest = {"format": _FORMAT, "created_at": utc_now(), "dice_version": dice_core.__version__, "files": files}
+    manifest = {"format": _FORMAT, "created_at": utc_now(), "dice_version": dice_core.__version__,
+                "code": code_state(), "files": files}
     write_atomic(folder / "manifest.json", json.dumps(manifest, indent=1))
     return folder
 
@@ -106,10 +108,11 @@ def open_bundle(folder: Path) -> Bundle:
             path = folder / name
             if not path.is_file() or sha256_file(path) != digest:
                 raise AuditError(f"{path}: missing, or changed since the bundle was exported")
+        code: dict[str, str] = manifest["code"]
         evaluation = Evaluation.from_json(json.loads((folder / "evaluation.json").read_text(encoding="utf-8")))
     except (KeyError, TypeError, ValueError) as error:
         raise SourceError(f"{folder}: unreadable bundle: {error}") from error
-    return Bundle(folder, evaluation)
+    return Bundle(folder, evaluation, code)
 
 
 def run_bundle(
@@ -125,7 +128,8 @@ def run_bundle(
     bundle = open_bundle(folder)
     device = resolve_device(bundle.evaluation.device)
     level = isolation_level(device)
-    environment = capture(device, isolation=level, cpu_threads=cpu_threads)
+    found = capture(device, isolation=level, cpu_threads=cpu_threads)
+    environment = replace(found, facts={**found.facts, **bundle.code})
     config = ArenaConfig(device=device, cache_dir=cache_dir or folder / "cache", plan=bundle.evaluation.plan,
                          build_jobs=build_jobs, cpu_threads=cpu_threads, required_isolation=isolation,
                          base_path=compiler_path())
@@ -170,5 +174,6 @@ def main(argv: list[str]) -> int:
 
     summary = run_bundle(options.folder, cache_dir=options.cache, isolation=options.isolation,
                          build_jobs=options.build_jobs, on_result=show)
-    print(summary)
+    words = ", ".join(f"{verdict} {count}" for verdict, count in sorted(summary.verdicts.items()))
+    print(f"{summary.started} measured, {summary.skipped} were done before, {summary.seconds:.0f} s: {words or 'nothing new'}")
     return 0

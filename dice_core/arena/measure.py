@@ -34,6 +34,11 @@ _ROW = 8
 #: Blocks measured at most, as a multiple of those wanted, and the fewest that make an interval.
 _BLOCK_LIMIT = 4
 _LEAST_BLOCKS = 3
+#: A batched sample averages many calls already, so a block needs this many times fewer, but at least so many.
+_CALLS_IN_BATCH = 5
+_LEAST_CALLS = 2
+#: Of a batched sample at most this many outputs are compared, picked at random after the fact.
+_CHECKED_IN_BATCH = 8
 _T = TypeVar("_T")
 
 
@@ -55,6 +60,11 @@ class _Call:
     input_seed: int
     call_seed: int | None
     offsets: list[int] | None
+
+
+def _some(batch: int) -> list[int]:
+    """Which outputs of a batched sample are compared."""
+    return sorted(secrets.SystemRandom().sample(range(batch), min(batch, _CHECKED_IN_BATCH)))
 
 
 class Measurement:
@@ -99,6 +109,8 @@ class Measurement:
         base_us, candidate_us = self._with_regions(1, 1, self._warm_up)
         size = self._plan.size(base_us)
         batch = timing.batch_size(min(base_us, candidate_us))
+        if batch > 1:
+            size = replace(size, calls=max(_LEAST_CALLS, size.calls // _CALLS_IN_BATCH))
         self._notes |= {"blocks_wanted": size.blocks, "calls_per_block": size.calls, "batch": batch, "extended": False}
         finding, speedup = self._with_regions(size.calls, batch, lambda: self._blocks(size, batch))
         return Measured(self._samples, speedup, finding, self._notes)
@@ -228,9 +240,9 @@ class Measurement:
         for repetition in chosen:
             call = planned[repetition]
             assert call.offsets is not None
-            for number, offset in enumerate(call.offsets):
+            for number in _some(batch):
                 finding = self._compare(
-                    outputs["candidate", repetition], outputs["eager", repetition], number, offset)
+                    outputs["candidate", repetition], outputs["eager", repetition], number, call.offsets[number])
                 if finding is not None:
                     return Finding(
                         Verdict.CONTRACT_VIOLATION,

@@ -174,15 +174,22 @@ class _Pass:
 
     def _compute_within(self, nodes: Sequence[ast.AST]) -> str | None:
         """The first torch compute in `nodes` or in a helper that they call."""
-        for node in self._use.expand(nodes):
-            name = is_torch_compute(node, self._names, self._layers)
-            if name is not None:
-                return name
-        return None
+        found = (self._compute_at(node) for node in self._use.expand(nodes))
+        return next((name for name in found if name is not None), None)
+
+    def _compute_at(self, node: ast.AST) -> str | None:
+        """What torch computes at this node. `ext.gelu(x)` is the candidate's own; `ext.run(x).softmax(-1)` is not."""
+        if self._use.is_kernel_call(node) and not self._is_method_of_result(node):
+            return None
+        return is_torch_compute(node, self._names, self._layers)
+
+    def _is_method_of_result(self, node: ast.AST) -> bool:
+        function = node.func if isinstance(node, ast.Call) else None
+        return isinstance(function, ast.Attribute) and self._use.is_kernel_call(function.value)
 
     def _torch_compute(self) -> Iterator[Flag]:
         for node in self._use.forward_nodes():
-            name = is_torch_compute(node, self._names, self._layers)
+            name = self._compute_at(node)
             if name is not None:
                 yield Flag("torch_compute_in_forward", getattr(node, "lineno", 1), name)
 

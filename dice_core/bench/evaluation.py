@@ -109,13 +109,15 @@ class Evaluation:
                  "overrides_json": json.dumps(p.overrides, sort_keys=True)} for p in (m.problem for m in self.members)]
 
     def outcomes(self, environment_id: str, attempts: Mapping[str, Attempt]) -> list[Outcome]:
-        """What scoring needs: sample 0 of every problem."""
+        """What scoring needs: sample 0 of every problem, but those whose attempt failed through our own fault."""
         found = []
         for member in self.members:
             if member.sample_id != 0:
                 continue
             key = self._item(member).attempt_id(environment_id) if member.kernel_source is not None else ""
             attempt = attempts.get(key)
+            if attempt is not None and attempt.verdict.is_infra:
+                continue
             correct = attempt is not None and attempt.verdict is Verdict.CORRECT
             found.append(Outcome(member.problem.level, member.problem.number, correct,
                                  attempt is not None and not attempt.honesty.is_deceptive,

@@ -79,7 +79,7 @@ def eval_result(attempt: Attempt, samples: Sequence[TimingSample], sample_id: in
     device = hardware if attempt.device == "cuda" else "cpu"
     metadata: dict[str, Any] = {"hardware": hardware, "device": device, "dice_verdict": attempt.verdict.value,
                                 "dice_attempt": attempt.attempt_id}
-    message = str(attempt.evidence.get("message", ""))
+    message = str(attempt.evidence.get("error") or attempt.evidence.get("reason") or "")
     if attempt.verdict in _NOT_COMPILED:
         metadata["compilation_error"] = message
     elif attempt.verdict in (Verdict.RUNTIME_ERROR, Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY):

@@ -1,7 +1,8 @@
 """Scores of an evaluation: fast_p with intervals.
 
 fast_p = (1/N) * #(correct and honest and speedup > p), strict, N = all problems of the level, as KernelBench defines it
-(arXiv 2502.10517, section 4). A problem without a usable sample counts as a failure, never as missing.
+(arXiv 2502.10517, section 4). A problem without a kernel counts as a failure, never as missing; one whose
+attempt failed through our own fault (INFRA_) is left out by the caller and shown apart.
 """
 
 from __future__ import annotations

@@ -57,21 +57,17 @@ class Lake:
         self._busy = threading.RLock()
 
     @classmethod
-    def open(cls, home: Path, *, catalog: str = "", read_only: bool = False) -> Lake:
+    def open(cls, home: Path, *, read_only: bool = False) -> Lake:
         """Open the lake under `home/lake`; make it and its tables first where they are missing.
 
         Args:
             home: DICE_HOME. It may have been moved since the last time.
-            catalog: empty for the SQLite catalog under home.
             read_only: never create nor change anything.
 
         Raises:
-            UsageError: another catalog than SQLite is asked for, or `read_only` and there is no lake.
+            UsageError: `read_only`, and there is no lake.
             LakeError: the stored tables are not the ones this version knows.
         """
-        if catalog:
-            raise UsageError(f"catalog {catalog.partition(':')[0]!r}: this version keeps the catalog in SQLite only; "
-                             "leave DICE_CATALOG empty")
         lake_dir = home.absolute() / "lake"
         if read_only:
             if not (lake_dir / "catalog.sqlite").is_file():

@@ -141,6 +141,13 @@ def test_torch_compute_beside_the_kernel_makes_it_mixed() -> None:
         assert (report.suggests, report.deceptive) == ("mixed", False), body
 
 
+@pytest.mark.parametrize("name", ["gelu", "layer_norm", "cross_entropy", "matmul"])
+def test_a_kernel_may_be_named_like_what_it_replaces(name: str) -> None:
+    report = model(f"return self.ext.{name}(x)", SOURCE.replace('"run"', f'"{name}"').replace("run(", f"{name}("))
+    assert report.flags == ()
+    assert report.suggests == "own"
+
+
 def test_layers_count_only_when_called() -> None:
     init = "    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(2, 2)\n"
     text = HEAD + SOURCE + "class ModelNew(nn.Module):\n" + init + "    def forward(self, x):\n        return "

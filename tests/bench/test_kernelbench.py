@@ -20,7 +20,8 @@ from dice_core.records import Attempt, Honesty, TimingSample, Verdict
 
 def attempt(verdict: Verdict) -> Attempt:
     return Attempt("att_1", "krn_1", "prb_1", "env_1", 1, "quick", "cpu", 0, "c", "s", verdict, Honesty.OWN,
-                   "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", {}, {"message": "why"})
+                   "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", {},
+                   {"error": "why"} if verdict is not Verdict.INCORRECT_SHAPE else {"reason": "why"})
 
 
 def sample(host_us: float, *, warmup: bool = False, batch: int = 1, side: str = "candidate") -> TimingSample:

@@ -17,10 +17,10 @@ from dice_core.lake.catalog import Lake
 Dice = Callable[..., subprocess.CompletedProcess[str]]
 
 COMMANDS = [
-    (), ("init",), ("doctor",), ("demo",), ("version",), ("run",), ("run", "nightly"), ("run", "curate"), ("run", "train"),
-    ("run", "evaluate"), ("generate",), ("query",), ("report",), ("bundle",), ("bundle", "export"), ("bundle", "run"),
-    ("bundle", "import"), ("datasets",), ("datasets", "ls"), ("datasets", "show"), ("models",), ("models", "ls"),
-    ("config",), ("config", "show"),
+    (), ("init",), ("doctor",), ("demo",), ("version",), ("run",), ("run", "nightly"), ("run", "curate"),
+    ("run", "train"), ("run", "evaluate"), ("generate",), ("query",), ("report",), ("bundle",), ("bundle", "export"),
+    ("bundle", "run"), ("bundle", "import"), ("datasets",), ("datasets", "ls"), ("datasets", "show"), ("models",),
+    ("models", "ls"), ("config",), ("config", "show"),
 ]
 
 
@@ -85,7 +85,9 @@ def test_query_writes_files(dice: Dice, lake_home: Path, tmp_path: Path) -> None
     assert dice("query", "select 1", "--out", "rows.xyz").returncode == 2
 
 
-@pytest.mark.parametrize("sql", ["drop table problem", "select * from nowhere", "copy problem to 'x'", "", "select 1; select 2"])
+@pytest.mark.parametrize(
+    "sql", ["drop table problem", "select * from nowhere", "copy problem to 'x'", "", "select 1; select 2"]
+)
 def test_bad_sql_is_a_usage_error(dice: Dice, lake_home: Path, sql: str) -> None:
     done = dice("query", sql)
     assert done.returncode == 2
