@@ -174,6 +174,6 @@ def main(argv: list[str]) -> int:
 
     summary = run_bundle(options.folder, cache_dir=options.cache, isolation=options.isolation,
                          build_jobs=options.build_jobs, on_result=show)
-    words = ", ".join(f"{verdict} {count}" for verdict, count in sorted(summary.verdicts.items()))
-    print(f"{summary.started} measured, {summary.skipped} were done before, {summary.seconds:.0f} s: {words or 'nothing new'}")
+    words = ", ".join(f"{verdict} {count}" for verdict, count in sorted(summary.verdicts.items())) or "nothing new"
+    print(f"{summary.started} measured, {summary.skipped} done before, {summary.seconds:.0f} s: {words}")
     return 0
