@@ -37,7 +37,7 @@ _LEAST_BLOCKS = 3
 #: A batched sample averages many calls already, so a block needs this many times fewer, but at least so many.
 _CALLS_IN_BATCH = 5
 _LEAST_CALLS = 2
-#: Of a batched sample at most this many outputs are compared, picked at random after the fact.
+#: Of a batched sample at most this many outputs are compared; the worker learns which only after the clock stopped.
 _CHECKED_IN_BATCH = 8
 _T = TypeVar("_T")
 
@@ -54,17 +54,13 @@ class Measured:
 
 @dataclass
 class _Call:
-    """One sample to take: which input trees, under which seed, and where outputs go (None: not compared)."""
+    """One sample to take: which input trees, under which seed, which outputs are compared and where these go."""
 
     nodes: list[Node]
     input_seed: int
     call_seed: int | None
-    offsets: list[int] | None
-
-
-def _some(batch: int) -> list[int]:
-    """Which outputs of a batched sample are compared."""
-    return sorted(secrets.SystemRandom().sample(range(batch), min(batch, _CHECKED_IN_BATCH)))
+    which: list[int] = field(default_factory=list)  #: places in the batch; empty: not compared
+    offsets: list[int] = field(default_factory=list)
 
 
 class Measurement:
@@ -118,9 +114,10 @@ class Measurement:
     def _with_regions(self, calls: int, batch: int, work: Callable[[], _T]) -> _T:
         """Run `work` with shared regions for one block of each side attached."""
         sets = min(self._sets, max(calls * batch, _WARM_SETS))
-        places = calls * batch
+        self._compared = min(batch, _CHECKED_IN_BATCH)
+        places = calls * self._compared
         if places * self._out_slot > _CHECK_ALL_BYTES:
-            places = batch if self._out_slot > _CHECK_ONE_BYTES else min(calls, 3) * batch
+            places = self._compared if self._out_slot > _CHECK_ONE_BYTES else min(calls, 3) * self._compared
         regions = [Region(sets * self._in_slot, "inputs"), *(
             Region(places * self._out_slot, name) for name in ("outputs", "eager", "evidence"))]
         self._sets_now, self._places = sets, places
@@ -155,7 +152,7 @@ class Measurement:
             while len(times) < wanted:
                 number = len(times)
                 pick = number % len(nodes)
-                call = _Call([nodes[pick]], seeds[pick], self._seed(-1, number), None)
+                call = _Call([nodes[pick]], seeds[pick], self._seed(-1, number))
                 times.append(timing.per_call_us(self._sample(side, call, -1, order, number, warm=True)[0]))
                 if side == "eager" and len(times) == self._plan.warm_calls:
                     wanted = self._plan.warmups(statistics.median(times))
@@ -165,7 +162,7 @@ class Measurement:
             usual_us = statistics.median(times[-3:])
             if usual_us < timing.BATCH_TARGET_US:
                 # A lone short call is mostly the cost of waking up; in a row it shows how long it really is.
-                row = _Call([nodes[n % len(nodes)] for n in range(_ROW)], seeds[0], self._seed(-1, len(times)), None)
+                row = _Call([nodes[n % len(nodes)] for n in range(_ROW)], seeds[0], self._seed(-1, len(times)))
                 sample, _ = self._sample(side, row, -1, order, len(times), warm=True)
                 usual_us = min(usual_us, timing.per_call_us(sample))
             medians.append(usual_us)
@@ -219,16 +216,17 @@ class Measurement:
 
     def _block(self, block: int, calls: int, batch: int) -> Finding | None:
         nodes, seeds = self._draw(block, min(self._sets_now, calls * batch))
-        chosen = self._choose(calls, batch)
-        at_once = len(chosen) == calls  # nothing to hide: the copy belongs inside the judge's bracket
+        chosen = self._choose(calls)
+        at_once = len(chosen) == calls and batch == 1  # nothing to hide: one request does both
         planned = []
         for repetition in range(calls):
             picks = [(repetition * batch + number) % len(nodes) for number in range(batch)]
-            place = chosen.index(repetition) if repetition in chosen else None
-            offsets = None if place is None else [
-                (place * batch + number) * self._out_slot for number in range(batch)]
-            planned.append(_Call([nodes[pick] for pick in picks], seeds[picks[0]], self._seed(block, repetition),
-                                 offsets))
+            call = _Call([nodes[pick] for pick in picks], seeds[picks[0]], self._seed(block, repetition))
+            if repetition in chosen:
+                first = chosen.index(repetition) * self._compared
+                call.which = sorted(secrets.SystemRandom().sample(range(batch), self._compared))
+                call.offsets = [(first + number) * self._out_slot for number in range(self._compared)]
+            planned.append(call)
         outputs: dict[tuple[str, int], list[Any]] = {}
         for order, side in enumerate(("eager", "candidate") if block % 2 == 0 else ("candidate", "eager")):
             for repetition, call in enumerate(planned):
@@ -238,11 +236,9 @@ class Measurement:
                 self._brackets.append(self._last)
                 self._bracketed.append(len(self._samples) - 1)
         for repetition in chosen:
-            call = planned[repetition]
-            assert call.offsets is not None
-            for number in _some(batch):
+            for number, offset in enumerate(planned[repetition].offsets):
                 finding = self._compare(
-                    outputs["candidate", repetition], outputs["eager", repetition], number, call.offsets[number])
+                    outputs["candidate", repetition], outputs["eager", repetition], number, offset)
                 if finding is not None:
                     return Finding(
                         Verdict.CONTRACT_VIOLATION,
@@ -250,11 +246,11 @@ class Measurement:
                     )
         return None
 
-    def _choose(self, calls: int, batch: int) -> list[int]:
-        """Which calls of a block are compared: all, or first, last and a random one, or one."""
-        if self._places >= calls * batch:
+    def _choose(self, calls: int) -> list[int]:
+        """Which samples of a block are compared: all, or first, last and a random one, or one."""
+        if self._places >= calls * self._compared:
             return list(range(calls))
-        if self._places < 3 * batch:
+        if self._places < 3 * self._compared:
             return [secrets.randbelow(calls)]
         return sorted({0, calls - 1, secrets.randbelow(calls)})
 
@@ -265,17 +261,17 @@ class Measurement:
         stage = "warm-up" if warm else f"timed call {repetition} of block {block}"
         self._ask(side, "prepare", {"nodes": call.nodes, "seed": call.call_seed, "poison": None, "reserve": []},
                   stage)
-        offsets = call.offsets if at_once else None
         begin = time.perf_counter_ns()
-        answer = self._ask(side, "go", {"offsets": offsets, "inspect": False, "hold": False}, stage)
+        answer = self._ask(side, "go", {"offsets": call.offsets if at_once else None, "inspect": False, "hold": False},
+                           stage)
         outer_ns = time.perf_counter_ns() - begin
         told = answer
-        if call.offsets is not None and not at_once:
+        if call.offsets and not at_once:
             begin = time.perf_counter_ns()
-            told = self._ask(side, "collect", {"offsets": call.offsets}, stage)
+            told = self._ask(side, "collect", {"offsets": call.offsets, "which": call.which}, stage)
             outer_ns += time.perf_counter_ns() - begin
         outputs: list[Any] | None = None
-        if call.offsets is not None:
+        if call.offsets:
             outputs = told.items("outputs", timing.MAX_BATCH)
             if side == "candidate":
                 if not told.flag("copied") or len(outputs) != len(call.offsets):
@@ -286,7 +282,7 @@ class Measurement:
         sample = TimingSample(
             side=side, block=block, order_in_block=order, repetition=repetition, warmup=warm, batch=len(call.nodes),
             device_us=self._last.device_us, host_us=self._last.host_us,
-            checked=side == "candidate" and call.offsets is not None, input_seed=call.input_seed,
+            checked=side == "candidate" and bool(call.offsets), input_seed=call.input_seed,
             flags=f"bracket_us:{self._last.outer_us:.1f}",
         )
         self._samples.append(sample)

@@ -195,7 +195,7 @@ class _Referee:
 
     def collect(self, frame: Frame) -> Mapping[str, Any]:
         """As in the worker."""
-        return {"outputs": self._live.collect(frame.items("offsets")), "copied": True}
+        return {"outputs": self._live.collect(frame.items("offsets"), frame.items("which")), "copied": True}
 
     @property
     def _live(self) -> TimedSide:

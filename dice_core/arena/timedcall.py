@@ -128,11 +128,12 @@ class TimedSide:
         self.outputs = outputs
         return (end - begin) / 1000.0, device_us
 
-    def collect(self, offsets: list[int]) -> list[Node]:
-        """Copy the outputs of the last calls into the output region; returns their trees."""
+    def collect(self, offsets: list[int], which: list[int] | None = None) -> list[Node]:
+        """Copy outputs of the last calls (all, or those at `which`) into the output region; returns their trees."""
+        outputs = self.outputs if which is None else [self.outputs[number] for number in which]
         return [
             values.encode(output, self._outputs_region, offset, strict=False)[0]
-            for output, offset in zip(self.outputs, offsets, strict=True)
+            for output, offset in zip(outputs, offsets, strict=True)
         ]
 
     def trace_call(self) -> Any:

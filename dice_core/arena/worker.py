@@ -165,8 +165,8 @@ class _Worker:
         return answer
 
     def collect(self, frame: Frame) -> Mapping[str, Any]:
-        """Copy the outputs of the last calls out."""
-        return self._copy_out(frame.items("offsets"))
+        """Copy those outputs of the last calls out that the judge asks for; it asks only now."""
+        return self._copy_out(frame.items("offsets"), frame.items("which"))
 
     def held(self, frame: Frame) -> Mapping[str, Any]:
         """Copy an output out that an earlier call gave and that later calls must not have changed."""
@@ -189,10 +189,12 @@ class _Worker:
             raise Failure("exception", "no model is loaded, or no regions are attached")
         return self._side
 
-    def _copy_out(self, offsets: list[int]) -> dict[str, Any]:
-        described = [values.encode(output, None, 0, strict=False)[0] for output in self._live.outputs]
+    def _copy_out(self, offsets: list[int], which: list[int] | None = None) -> dict[str, Any]:
+        outputs = self._live.outputs
+        chosen = outputs if which is None else [outputs[number] for number in which]
+        described = [values.encode(output, None, 0, strict=False)[0] for output in chosen]
         try:
-            return {"outputs": self._live.collect(offsets), "copied": True}
+            return {"outputs": self._live.collect(offsets, which), "copied": True}
         except values.UnsupportedValue:
             return {"outputs": described, "copied": False}
 

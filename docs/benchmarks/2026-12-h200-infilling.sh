@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measure DICE's released infilling items on a GPU box, and write the tables of 2026-12-h200-infilling.md.
 #
-#   2026-12-h200-infilling.sh export kernel_infilling_66.json box/    on the host: make the bundle
+#   2026-12-h200-infilling.sh export kernel_infilling_66.json box/ [standard]    on the host: make the bundle
 #   (copy box/ to the GPU box, run `python3 run.py` in it, copy it back)
 #   2026-12-h200-infilling.sh report box/                             on the host: import and write the report
 set -euo pipefail
@@ -35,7 +35,7 @@ section() { printf '\n## %s\n\n```sql\n%s\n```\n\n' "$1" "$2"; ask "$2"; }
 case "${1:-}" in
   export)
     dice bundle export "$3" --pairs "$2" --reference-field pytorch_code --kernel-field cuda_code \
-      --name kernel_infilling_66 --plan standard --device cuda
+      --name kernel_infilling_66 --plan "${4:-standard}" --device cuda
     ;;
   report)
     home=$(mktemp -d)
