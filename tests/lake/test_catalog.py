@@ -155,11 +155,6 @@ def test_there_must_be_a_lake_to_read(tmp_path: Path) -> None:
     assert not (tmp_path / "lake").exists()
 
 
-def test_other_catalogs_are_refused_plainly(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="postgres"):
-        Lake.open(tmp_path, catalog="postgres:dbname=secret")
-
-
 def test_a_lake_of_another_version_is_refused(home: Path) -> None:
     Lake.open(home).close()
     code = (
