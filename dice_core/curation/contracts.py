@@ -223,12 +223,11 @@ def _as_list(value: object) -> list[Any]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """No log lines and no warnings of the libraries' own while they are imported and run."""
-    logger = logging.getLogger("great_expectations")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(before)

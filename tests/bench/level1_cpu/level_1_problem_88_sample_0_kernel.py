@@ -5,6 +5,7 @@ from torch.utils.cpp_extension import load_inline
 
 SOURCE = r"""
 #include <torch/extension.h>
+#include <algorithm>
 #include <cmath>
 torch::Tensor new_gelu(torch::Tensor x) {
     x = x.contiguous();
@@ -15,8 +16,8 @@ torch::Tensor new_gelu(torch::Tensor x) {
     for (int64_t i = 0; i < n; ++i) {
         const float v = in[i];
         const float inner = 0.7978845608f * (v + 0.044715f * v * v * v);
-        // 0.5 (1 + tanh(t)) is the logistic function of 2t.
-        to[i] = v / (1.0f + std::exp(-2.0f * inner));
+        // 0.5 (1 + tanh(t)) is the logistic function of 2t; past 80 the exponential would overflow.
+        to[i] = v / (1.0f + std::exp(std::min(-2.0f * inner, 80.0f)));
     }
     return out;
 }
