@@ -12,7 +12,7 @@ from flows.entry import run_nightly
 
 _COUNTS = {
     "records": "select count(*) from training_record",
-    "quarantined rows": "select count(*) from quarantine",
+    "quarantined rows": "select count(distinct (source_file_id, row_locator)) from quarantine",
     "CuKe rows": "select count(*) from dataset_member",
     "verdicts": "select count(*) from attempt",
     "timing samples": "select count(*) from timing_sample",
@@ -34,6 +34,8 @@ def demonstrate(settings: Settings) -> dict[str, Any]:
     """
     say("DICE demo: bundled rows -> CuKe -> arena -> block-diffusion SFT -> evaluation -> report (a few minutes)")
     outcome = run_nightly(settings, [], "tiny", None, dry_run=False, bundled_kernels=True)
+    if not outcome.worked:
+        say("all of it was there already: nothing was done again")
     with Lake.open(settings.home, read_only=True) as lake:
         counts = {name: int(lake.query(sql).column(0)[0].as_py()) for name, sql in _COUNTS.items()}
         verdicts = lake.query("select verdict, n_attempts from rpt_verdict order by n_attempts desc").to_pylist()

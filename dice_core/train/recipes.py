@@ -106,14 +106,14 @@ TINY = Recipe(
     pack_rows=1024,
     row_multiple=64,
     sequences_per_step=1,
-    steps=200,
+    steps=120,
     learning_rate=6e-3,
     warmup_steps=10,
     schedule="cosine",
     weight_decay=0.0,
     beta2=0.95,
     clip_norm=1.0,
-    checkpoint_every=50,
+    checkpoint_every=40,
 )
 
 #: A few seconds: shows that the chain runs, teaches nothing.

@@ -27,7 +27,8 @@ def test_real_tasks_end_in_verdicts_and_in_kernelbench_results(real_data: Path, 
                                  plan="quick", device="cpu", kernel_source="tests")
     environment = Environment({"cpu": "test"}, {})
     files: dict[str, AttemptFile] = {}
-    evaluate(evaluation.items(), tmp_path / "attempts", ArenaConfig("cpu", tmp_path / "cache", plan="quick"), environment,
+    config = ArenaConfig("cpu", tmp_path / "cache", plan="quick")
+    evaluate(evaluation.items(), tmp_path / "attempts", config, environment,
              on_result=lambda one: files.__setitem__(one.attempt.attempt_id, one))
     attempts = {key: one.attempt for key, one in files.items()}
     # A busy machine may make a clock unbelievable; it never makes a right kernel wrong.

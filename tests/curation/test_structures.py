@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from candidate_modules import assert_discriminating, assert_same_state, import_text
 
 from dice_core.arena.build import BuildFarm
 from dice_core.arena.capture import BuildRequest
@@ -12,7 +13,6 @@ from dice_core.arena.loader import load_artefact
 from dice_core.curation.generators import OfflineLibrary
 from dice_core.curation.structures import FAMILIES, StructureTask, load_structures, read_structure
 from dice_core.errors import ContractError, SourceError, UsageError
-from tests.curation.modules import assert_discriminating, assert_same_state, import_text
 
 FOLDER = Path(__file__).parents[2] / "datasets" / "structures"
 LIBRARY = OfflineLibrary(load_structures(FOLDER))

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from candidate_modules import assert_discriminating, assert_same_state
 
 from dice_core.bench.kernelbench import read_kernel_folder
 from dice_core.bench.problems import load_suite
 from dice_core.curation.overlap import OverlapIndex
 from dice_core.curation.task_samples import TASKS_FOLDER, TaskSample, generated_files, read_tasks, write_kernel_folder
 from dice_core.errors import ContractError, SourceError, UsageError
-from tests.curation.modules import assert_discriminating, assert_same_state
 
 TASKS = read_tasks()
 
