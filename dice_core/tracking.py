@@ -220,8 +220,10 @@ class Tracker:
 
     def _entry(self, version: Any, aliases: Mapping[str, str]) -> ModelVersion:
         model_id = version.model_id or version.source.removeprefix("models:/")  # SQLite keeps the source only
-        location = self.client.get_logged_model(model_id).artifact_location
-        folder = _weights_folder(Path(local_file_uri_to_path(location)))
+        location = local_file_uri_to_path(self.client.get_logged_model(model_id).artifact_location)
+        # MLflow stores absolute paths; the home may have been moved since.
+        _, _, below = location.rpartition(f"/{self.folder.name}/artifacts/")
+        folder = _weights_folder(self.folder / "artifacts" / below)
         tags = version.tags
         created = dt.datetime.fromtimestamp(version.creation_timestamp / 1000, dt.UTC)
         return ModelVersion(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -182,3 +183,10 @@ def test_a_program_is_quiet_and_leaves_no_files_behind(first_program, tracker) -
     assert list(cwd.iterdir()) == []
     assert tracker.resolve("first@candidate").dataset_version_id == "dsv_0"
     assert (home / "mlflow" / "mlflow.db").is_file()
+
+
+def test_a_moved_home_still_finds_its_models(tracking, first_program, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    moved = shutil.copytree(first_program[0], tmp_path / "elsewhere")
+    entry = tracking.Tracker(moved).resolve("first/1")
+    assert entry.folder.is_relative_to(moved)
+    assert sha256_file(entry.folder / "model.safetensors") == entry.weights_sha256
