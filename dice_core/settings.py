@@ -31,6 +31,10 @@ OPTIONS: dict[str, tuple[str | int | float, str]] = {
 }
 
 
+#: Variables of ours that are no settings: which file to read, and where the tests find third-party data.
+_OTHER_VARIABLES = ("config", "test_data")
+
+
 @dataclass(frozen=True)
 class Settings:
     """All settings of one invocation."""
@@ -71,6 +75,9 @@ class Settings:
             layers.append((str(path), _read_toml(path)))
         elif config_file or "DICE_CONFIG" in env:
             raise UsageError(f"{path}: no such configuration file")
+        for name in env:
+            if name.startswith("DICE_") and name.removeprefix("DICE_").lower() not in {*OPTIONS, *_OTHER_VARIABLES}:
+                raise UsageError(f"{name}: no such setting; known: {', '.join(f'DICE_{n.upper()}' for n in OPTIONS)}")
         layers += [(f"DICE_{name.upper()}", {name: env[f"DICE_{name.upper()}"]})
                    for name in OPTIONS if env.get(f"DICE_{name.upper()}")]
         layers.append(("flag", {k: v for k, v in (flags or {}).items() if v is not None}))
@@ -153,7 +160,8 @@ def quiet_environment(home: Path) -> dict[str, str]:
     prefect = {
         "PREFECT_HOME": str(home / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_LOGGING_LEVEL": "WARNING",
+        # What goes wrong reaches the user once, from the command itself.
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
         # One by one (the default), recording task runs starves flow creation on SQLite: "database is locked".
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",

@@ -273,7 +273,14 @@ def datasets_show(context: typer.Context,
     """Show one dataset version: its funnel, its recipe and where it is."""
     from flows.entry import dataset_card
 
-    console.print_rows(dataset_card(settings_of(context), version_id), as_json=as_json)
+    card = dataset_card(settings_of(context), version_id)
+    if as_json:
+        console.print_json(card)
+        return
+    for name, value in card.items():
+        if name != "funnel":
+            console.out.print(f"{name:<20}{value}", markup=False)
+    console.print_rows(card["funnel"], as_json=False)
 
 
 @models_app.callback()

@@ -60,4 +60,5 @@ def _show(counts: dict[str, int], verdicts: list[dict[str, Any]], leaders: list[
     out.print("\nWhere it is", style="bold")
     for name, place in places.items():
         out.print(f"  {name:<10}{place}")
-    out.print('\nNext: open the report; try  dice query "select * from rpt_speedup limit 10"')
+    out.print('\nNext: open the report; try  .venv/bin/dice query "select * from rpt_speedup limit 10"')
+    out.print("      .venv/bin/dice run nightly --plan quick  finds nothing to do")

@@ -99,18 +99,24 @@ def run_evaluate(
     if (kernels is None) == (model is None):
         raise UsageError("say what to evaluate: either --kernels FOLDER or --model NAME@ALIAS")
     problems = load_problems(suite, chosen, sizes)
+    evaluation: Evaluation | None = None
+    if kernels is not None:
+        evaluation = folder_evaluation(kernels, problems, name or kernels.resolve().name, settings.plan,
+                                       resolve_device(settings.device), only_selected=bool(chosen))
+    elif not dry_run:
+        from dice_core.tracking import Tracker
+
+        assert model is not None
+        Tracker(settings.home).resolve(model)  # an unknown model is told before anything is started
     if dry_run:
         return Outcome("evaluate (dry run)", True, {"problems": len(problems), "kernels": str(kernels or model)})
     with watched(settings) as run:
         from flows.evaluate import evaluate
         from tasks.generate import evaluation_of_model
 
-        if kernels is not None:
-            evaluation = folder_evaluation(kernels, problems, name or kernels.resolve().name, settings.plan,
-                                           run.device)
-        else:
+        if evaluation is None:
             assert model is not None
-            evaluation = evaluation_of_model(run, model, problems, name)
+            evaluation = evaluation_of_model.fn(run, model, problems, name)
         return evaluate(run, evaluation, settings.runs_dir / evaluation.name)
 
 
@@ -144,10 +150,29 @@ def bundled_evaluation(settings: Settings, device: str) -> Evaluation:
     return folder_evaluation(folder, load_problems(None, "", ()), folder.name, settings.plan, device)
 
 
-def folder_evaluation(folder: Path, problems: Sequence[Problem], name: str, plan: str, device: str) -> Evaluation:
-    """The evaluation of a KernelBench run folder."""
-    return from_candidates(name, problems, read_kernel_folder(folder), plan=plan, device=device,
-                           kernel_source=f"folder {folder.name}")
+def folder_evaluation(
+    folder: Path, problems: Sequence[Problem], name: str, plan: str, device: str, *, only_selected: bool = False
+) -> Evaluation:
+    """The evaluation of a KernelBench run folder.
+
+    Args:
+        folder: kernels in KernelBench's naming.
+        problems: the denominator.
+        name: of the evaluation.
+        plan: timing plan.
+        device: `cpu` or `cuda`.
+        only_selected: leave out kernels of problems that are not in `problems` instead of refusing them.
+
+    Raises:
+        UsageError: no kernel is for one of the problems.
+    """
+    candidates = read_kernel_folder(folder)
+    if only_selected:
+        present = {(p.level, p.number) for p in problems}
+        candidates = [one for one in candidates if (one.level, one.number) in present]
+        if not candidates:
+            raise UsageError(f"{folder}: no kernel for any of the selected problems")
+    return from_candidates(name, problems, candidates, plan=plan, device=device, kernel_source=f"folder {folder.name}")
 
 
 def export_bundle(
@@ -165,8 +190,11 @@ def export_bundle(
     else:
         assert kernels is not None
         evaluation = folder_evaluation(kernels, load_problems(suite, chosen, sizes), name or kernels.resolve().name,
-                                       settings.plan, device)
-    return bundle.export_bundle(evaluation, folder)
+                                       settings.plan, device, only_selected=bool(chosen))
+    written = bundle.export_bundle(evaluation, folder)
+    say(f"{len(evaluation.items())} kernels for {device}. Copy the folder to the machine that measures, run "
+        f"`python3 run.py` in it, copy it back, then `dice bundle import {folder}`")
+    return written
 
 
 def import_bundle(settings: Settings, folder: Path) -> Outcome:
@@ -228,22 +256,22 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         raise SourceError(f"{path}: not readable as Parquet, JSON or JSONL: {error}") from error
 
 
-def dataset_card(settings: Settings, version_id: str) -> list[dict[str, Any]]:
-    """`dice datasets show`: the funnel of one version, a row for each step and outcome.
+def dataset_card(settings: Settings, version_id: str) -> dict[str, Any]:
+    """`dice datasets show`: one version, its recipe, and its funnel with a row for each step and outcome.
 
     Raises:
         UsageError: there is no such version.
     """
     with Lake.open(settings.home, read_only=True) as lake:
-        found = lake.query("select dataset_version_id, funnel_json, path from dataset_version "
-                           "where ? in ('latest', dataset_version_id) order by created_at desc limit 1", (version_id,))
-    if not found.num_rows:
-        raise UsageError(f"no dataset version {version_id!r} in this home; `dice datasets ls` lists them")
-    [row] = found.to_pylist()
-    say(f"{row['dataset_version_id']}  {row['path']}")
-    funnel = json.loads(row["funnel_json"])
-    return [{"step": step, "counter": name, "rows": value} for step, counters in funnel.items()
-            for name, value in counters.items()]
+        found = lake.query("select dataset_version_id, name, n_records, merkle_root, curation_id, recipe_json, path, "
+                           "created_at from dataset_version where ? in ('latest', dataset_version_id) "
+                           "order by created_at desc limit 1", (version_id,)).to_pylist()
+        if not found:
+            raise UsageError(f"no dataset version {version_id!r} in this home; `dice datasets ls` lists them")
+        funnel = lake.query("select step, rows_in, rows_kept, rows_quarantined, rows_duplicate, rows_dropped, reasons "
+                            "from rpt_funnel where curation_id = ? order by step_order", (found[0]["curation_id"],))
+    recipe = json.loads(found[0].pop("recipe_json"))
+    return {**found[0], "recipe": recipe["config"], "funnel": funnel.to_pylist()}
 
 
 def list_models(settings: Settings) -> list[dict[str, Any]]:

@@ -54,7 +54,9 @@ def examine(settings: Settings) -> list[Check]:
     free = shutil.disk_usage(settings.home).free if settings.home.exists() else 0
     checks.append(Check("disk", free > 2 << 30, f"{free / 2**30:.1f} GiB free"))
     checks.append(_try("lake extensions", _extensions))
-    checks.append(Check("ninja", shutil.which("ninja", path=compiler_path()) is not None, "", required=False))
+    for program, required in (("c++", True), ("ninja", False)):
+        place = shutil.which(program, path=compiler_path())
+        checks.append(Check(program, place is not None, place or "not on PATH", required))
     try:
         found = capture("cuda", isolation=reached, cpu_threads=settings.cpu_threads).identity
         checks.append(Check("gpu", bool(found["gpu"]), found["gpu"] or "none", required=False))

@@ -28,4 +28,8 @@ class Outcome:
     def lines(self) -> list[str]:
         """Plain text for people."""
         head = f"{self.flow}: " + ("done" if self.worked else "nothing to do, everything is up to date")
-        return [head, *(f"  {name.replace('_', ' ')}: {value}" for name, value in self.facts.items())]
+        return [head, *(f"  {name.replace('_', ' ')}: {_words(value)}" for name, value in self.facts.items())]
+
+
+def _words(value: object) -> str:
+    return ", ".join(str(one) for one in value) or "none" if isinstance(value, list | tuple) else str(value)

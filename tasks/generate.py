@@ -11,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from dice_core.bench.evaluation import Evaluation, from_candidates
 from dice_core.bench.kernelbench import kernel_file_name, read_kernel_folder
-from dice_core.errors import UsageError
+from dice_core.errors import PartialError, UsageError
 from dice_core.files import sha256_bytes, write_atomic
 from dice_core.model.backbone import load
 from dice_core.model.decoding import DecodingConfig, generate
@@ -51,7 +51,7 @@ def write_kernel(settings: Settings, model: str, pytorch_code: str, max_new_toke
     """One answer of a model.
 
     Raises:
-        UsageError: the answer holds no kernel (and `raw` is off).
+        PartialError: the answer holds no kernel (and `raw` is off).
     """
     registered = Tracker(settings.home).resolve(model)
     config = _decoding(registered, settings.seed, max_new_tokens)
@@ -60,7 +60,7 @@ def write_kernel(settings: Settings, model: str, pytorch_code: str, max_new_toke
         return text
     kernel = extract_kernel(text)
     if kernel is None:
-        raise UsageError(f"{model} gave no `class ModelNew` in {len(text)} characters; --raw shows its answer")
+        raise PartialError(f"{model} gave no `class ModelNew` in {len(text)} characters; --raw shows its answer")
     return kernel
 
 
@@ -94,7 +94,8 @@ def _write_answers(
         if not (folder / kernel_file_name(problem.level, problem.number, 0)).is_file():
             size = _answer_path(folder, problem).stat().st_size
             reasons[problem.level, problem.number] = f"no ModelNew in the answer ({size} bytes)"
-    run.progress("generate", 1, 1, f"{len(problems) - len(reasons)} of {len(problems)} answers hold a kernel")
+    kept = "" if todo else " (kept from before)"
+    run.progress("generate", 1, 1, f"{len(problems) - len(reasons)} of {len(problems)} answers hold a kernel{kept}")
     return reasons
 
 

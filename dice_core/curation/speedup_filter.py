@@ -19,6 +19,8 @@ Evidence = Literal["claimed", "measured", "auto"]
 DEFAULT_THRESHOLD = 2.0
 MEASURED_RULE = "measured_speedup"
 CLAIMED_RULE = "claimed_speedup"
+#: Verdicts that do not say that the kernel is wrong; they drop a record under a name of their own.
+_NOT_WRONG = {Verdict.TIMING_DISAGREE: "timing_disagree", Verdict.TASK_ERROR: "task_error"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def decide(
 
     Returns:
         A decision whose rule is `measured_speedup` or `claimed_speedup` when kept, and otherwise says why not:
-        `incorrect`, `deceptive`, `no_interval`, `below_threshold`, `not_measured`, `infra_retry`, `no_claim`.
+        `incorrect`, `timing_disagree`, `task_error`, `deceptive`, `no_interval`, `below_threshold`, `not_measured`,
+        `infra_retry`, `no_claim`.
 
     Raises:
         UsageError: unknown evidence.
@@ -108,7 +111,7 @@ def decide(
 def _by_measurement(measured: Measurement, threshold: float) -> tuple[str, str, str]:
     where = f"({measured.attempt_id}, {measured.device})"
     if measured.verdict is not Verdict.CORRECT:
-        return "incorrect", "drop", f"measured: {measured.verdict} {where}"
+        return _NOT_WRONG.get(measured.verdict, "incorrect"), "drop", f"measured: {measured.verdict} {where}"
     if measured.honesty.is_deceptive:
         return "deceptive", "drop", f"measured: correct, but honesty class {measured.honesty} {where}"
     if measured.speedup is None or measured.speedup_low is None or measured.speedup_high is None:
