@@ -10,7 +10,7 @@ from prefect import flow
 from dice_core.curation.pipeline import CurationConfig
 from dice_core.records import utc_now
 from flows.outcome import Outcome
-from tasks.assemble import assemble
+from tasks.assemble import assemble, record_without_version
 from tasks.augment import keep_verified, propose
 from tasks.context import Run
 from tasks.contract import check_contract, curation_config
@@ -40,6 +40,8 @@ def curate(run: Run, sources: Sequence[Path], suite: Path | None = None, *, augm
     structures = keep_verified(run, proposed, config, measured)
 
     steps = [contract, unique, apart, honest, fast, structures]
+    if not fast.kept and not structures.kept:
+        record_without_version(run, curation, config, ingested, steps, library, started_at)
     version = assemble(run, curation, config, ingested, steps, library, started_at)
     show_table(run, "funnel", "Curation funnel", "select * from rpt_funnel")
     lost = ingested.counters["in"] - len(contract.records)

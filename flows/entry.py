@@ -20,6 +20,7 @@ from dice_core.lake.catalog import Lake
 from dice_core.records import Problem
 from dice_core.settings import Settings
 from flows.console import ConsoleProgress, say
+from flows.held import Held
 from flows.outcome import Outcome
 from flows.server import prefect_server
 from tasks.context import DATASETS, Run, open_run
@@ -117,7 +118,7 @@ def run_evaluate(
         if evaluation is None:
             assert model is not None
             evaluation = evaluation_of_model.fn(run, model, problems, name)
-        return evaluate(run, evaluation, settings.runs_dir / evaluation.name)
+        return evaluate(run, Held(evaluation), settings.runs_dir / evaluation.name)
 
 
 def run_nightly(
@@ -138,7 +139,7 @@ def run_nightly(
         from flows.nightly import nightly
 
         others = [bundled_evaluation(settings, run.device)] if bundled_kernels else []
-        return nightly(run, sources, recipe, problems, others)
+        return nightly(run, sources, recipe, Held(problems), Held(others))
 
 
 def bundled_evaluation(settings: Settings, device: str) -> Evaluation:

@@ -7,6 +7,7 @@ from pathlib import Path
 from prefect import flow
 
 from dice_core.bench.evaluation import Evaluation
+from flows.held import Held
 from flows.outcome import Outcome
 from tasks.context import Run
 from tasks.evaluate import finished_evaluation, measure, record_evaluation, scores
@@ -14,8 +15,9 @@ from tasks.publish import show_table
 
 
 @flow(name="evaluate", validate_parameters=False)
-def evaluate(run: Run, evaluation: Evaluation, out_dir: Path) -> Outcome:
-    """Measure, write KernelBench's results file and the lake's rows, score."""
+def evaluate(run: Run, held: Held, out_dir: Path) -> Outcome:
+    """Measure, write KernelBench's results file and the lake's rows, score. `held` holds an `Evaluation`."""
+    evaluation: Evaluation = held.value
     if finished_evaluation(run, evaluation):
         return Outcome("evaluate", False, {"evaluation": evaluation.evaluation_id(run.environment_id)})
     attempts = measure(run, evaluation.items())

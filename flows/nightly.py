@@ -7,10 +7,9 @@ from pathlib import Path
 
 from prefect import flow
 
-from dice_core.bench.evaluation import Evaluation
-from dice_core.records import Problem
 from flows.curate import curate
 from flows.evaluate import evaluate
+from flows.held import Held
 from flows.outcome import Outcome
 from flows.train import train
 from tasks.context import Run
@@ -20,15 +19,16 @@ from tasks.publish import write_report
 
 
 @flow(name="nightly", validate_parameters=False)
-def nightly(
-    run: Run, sources: Sequence[Path], recipe: str, problems: Sequence[Problem], others: Sequence[Evaluation] = ()
-) -> Outcome:
-    """Every step looks first whether its result is there already, so a second night on the same input does nothing."""
+def nightly(run: Run, sources: Sequence[Path], recipe: str, suite: Held, others: Held) -> Outcome:
+    """Every step looks first whether its result is there already, so a second night on the same input does nothing.
+
+    `suite` holds the problems that the new model is asked, `others` evaluations to be made beside the model's.
+    """
     left = reap(run)
     curated = curate(run, sources)
     trained = train(run, curated.facts["dataset_version"], recipe)
-    model = evaluation_of_model(run, trained.facts["model"], problems)
-    evaluated = [evaluate(run, one, run.settings.runs_dir / one.name) for one in [*others, model]]
+    model = evaluation_of_model(run, trained.facts["model"], suite.value)
+    evaluated = [evaluate(run, Held(one), run.settings.runs_dir / one.name) for one in [*others.value, model]]
     done = [curated, trained, *evaluated]
     worked = bool(left) or any(one.worked for one in done)
     report = write_report(run) if worked or not run.settings.report_dir.is_dir() else run.settings.report_dir

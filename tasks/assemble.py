@@ -11,8 +11,29 @@ from dice_core.curation import pipeline
 from dice_core.curation.cuke import NAME, write_version
 from dice_core.curation.pipeline import CurationConfig, Ingested, Step
 from dice_core.curation.tables import curation_tables, version_tables
+from dice_core.errors import ContractError
 from dice_core.records import SourceFile
 from tasks.context import Run
+
+
+@task(cache_policy=NO_CACHE)
+def record_without_version(
+    run: Run, curation: str, config: CurationConfig, ingested: Ingested, steps: Sequence[Step],
+    library: SourceFile | None, started_at: str,
+) -> None:
+    """Commit what became of every row of a curation that kept none, then say so.
+
+    Raises:
+        ContractError: always; there is nothing to make a version of.
+    """
+    counters = pipeline.funnel(ingested, steps, 0)
+    tables = curation_tables(run.run_id, curation, config, ingested, steps, counters=counters, started_at=started_at,
+                             more_sources=[library] if library is not None else [])
+    with run.lake() as lake:
+        lake.commit(tables, message=f"curation {curation}, nothing kept", run_id=run.run_id)
+    raise ContractError(f"no record passed the funnel, so there is no dataset version; what became of each of the "
+                        f"{ingested.counters['in']} rows is in the lake: dice query \"select * from rpt_funnel where "
+                        f"curation_id = '{curation}'\"")
 
 
 @task(cache_policy=NO_CACHE)

@@ -101,6 +101,7 @@ class BuildRequest:
         name = data.get("name")
         if not isinstance(name, str) or len(name) > 500:
             raise ValueError("build request, field name: must be a text of at most 500 characters")
+        _must_be_text("name", name)
         texts = {
             field: _texts(field, data.get(field, ()))
             for field in (
@@ -130,9 +131,18 @@ def _texts(field: str, value: object) -> tuple[str, ...]:
     for item in value:
         if not isinstance(item, str):
             raise ValueError(f"build request, field {field}: holds a {type(item).__name__}, only texts are taken")
-        if "\0" in item:
-            raise ValueError(f"build request, field {field}: holds a NUL character")
+        _must_be_text(field, item)
     return tuple(value)
+
+
+def _must_be_text(field: str, item: str) -> None:
+    """No NUL and no lone surrogate: neither can stand in a source file or a command line."""
+    if "\0" in item:
+        raise ValueError(f"build request, field {field}: holds a NUL character")
+    try:
+        item.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"build request, field {field}: holds a lone surrogate") from None
 
 
 def _flag(field: str, value: object) -> bool:
@@ -150,6 +160,7 @@ def _functions(value: object) -> tuple[tuple[str, str], ...]:
             raise ValueError("build request, field functions: each entry must be a pair of texts (name, docstring)")
         if not pair[0].isidentifier():
             raise ValueError(f"build request, field functions: {pair[0][:80]!r} is no function name")
+        _must_be_text("functions", pair[1])
         pairs.append((pair[0], pair[1]))
     return tuple(pairs)
 

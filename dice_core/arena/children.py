@@ -216,7 +216,8 @@ class Zygote:
             return "could not be ended (stuck in the kernel)"
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            return f"exited (signal {number}, {signal.Signals(number).name})"
+            known = {one.value: one.name for one in signal.Signals}  # real-time signals have no names
+            return f"exited (signal {number}, {known.get(number, 'real-time')})"
         return f"exited (code {os.waitstatus_to_exitcode(status)})"
 
     def close(self) -> None:

@@ -75,6 +75,15 @@ def classify(
     return Honesty.NONE
 
 
+def with_text(traced: Honesty, suggested: str) -> Honesty:
+    """The class of the trace, lowered by what the candidate's text shows.
+
+    A candidate can hide operators from a trace in its own process, so `own` is said only when the text agrees; the text
+    alone makes nothing worse than `mixed`.
+    """
+    return Honesty.MIXED if traced is Honesty.OWN and suggested not in (Honesty.OWN, "unknown") else traced
+
+
 def evidence(operators: dict[str, int], extension_calls: int) -> dict[str, Any]:
     """What the class rests on, for the attempt's record."""
     return {

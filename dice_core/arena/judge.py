@@ -18,6 +18,7 @@ from dice_core.arena.measure import Measured, Measurement
 from dice_core.arena.reference import Reference, ReferenceFailed, TrialFacts, attach
 from dice_core.arena.regions import Region
 from dice_core.arena.sandbox import Limits
+from dice_core.arena.static_flags import static_flags
 from dice_core.arena.trees import aligned, tensors
 from dice_core.errors import ProtocolError
 from dice_core.records import Honesty, TimingSample, Verdict
@@ -317,10 +318,13 @@ class _Case:
             except ChildFailed as error:
                 self._outcome.evidence["trace_error"] = error.text[-500:]
                 return
-        operators = {str(name)[:100]: int(count) for name, count in told.mapping("operators").items()}
+        operators = {str(name)[:100]: count for name, count in told.mapping("operators").items()}
+        if not all(type(count) is int and 0 <= count < 1 << 31 for count in operators.values()):
+            raise ProtocolError("operator counts that are no counts")
         calls = told.whole("extension_calls")
         jit = "triton.jit" in self._source or "@jit" in self._source
-        self._outcome.honesty = honesty.classify(operators, calls, self._requests, jit_kernel=jit)
+        traced = honesty.classify(operators, calls, self._requests, jit_kernel=jit)
+        self._outcome.honesty = honesty.with_text(traced, static_flags(self._source).suggests)
         self._outcome.evidence |= honesty.evidence(operators, calls)
 
     # ---- timing --------------------------------------------------------------------------------------------------

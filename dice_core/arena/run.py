@@ -212,7 +212,7 @@ class ArenaRun:
             except ReferenceFailed as error:
                 failure = str(error)
                 problem.failed(failure)
-            except (ArenaError, OSError) as error:
+            except Exception as error:  # the last net: whatever one candidate provokes, the others are evaluated
                 failure = f"{type(error).__name__}: {error}"
                 problem.close()
                 self._renew()

@@ -61,13 +61,13 @@ def _check(node: object, low: int, high: int, budget: list[int], depth: int) -> 
                 raise ProtocolError("a dict whose keys do not fit its items")
         for item in items:
             _check(item, low, high, budget, depth + 1)
-    elif kind not in _SCALARS and kind != "other":
+    elif not isinstance(kind, str) or (kind not in _SCALARS and kind != "other"):
         raise ProtocolError("a node of unknown kind")
 
 
 def _check_tensor(node: Node, low: int, high: int) -> None:
     shape, offset, nbytes = node.get("shape"), node.get("offset"), node.get("nbytes")
-    if node.get("dtype") not in ITEM_BYTES:
+    if not isinstance(node.get("dtype"), str) or node["dtype"] not in ITEM_BYTES:
         raise ProtocolError("a tensor of unknown dtype")
     if not isinstance(shape, list) or len(shape) > 64 or not all(type(n) is int and 0 <= n < 1 << 40 for n in shape):
         raise ProtocolError("a tensor whose shape is no shape")

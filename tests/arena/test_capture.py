@@ -118,3 +118,12 @@ def test_the_real_module_is_never_imported() -> None:
     before = sys.modules.get("torch.utils.cpp_extension")
     fake_cpp_extension(lambda request: None)
     assert sys.modules.get("torch.utils.cpp_extension") is before
+
+
+@pytest.mark.parametrize("field", ["name", "cpp_sources", "extra_cflags", "functions"])
+def test_lone_surrogates_are_refused(field: str) -> None:
+    plain = {"name": "x", "cpp_sources": ["a"], "extra_cflags": [], "functions": [["f", ""]]}
+    bad = {"name": "\ud800", "cpp_sources": ["\ud800"], "extra_cflags": ["-D\ud800"], "functions": [["f", "\ud800"]]}
+    assert BuildRequest.from_json(plain).name == "x"
+    with pytest.raises(ValueError, match=f"field {field}: holds a lone surrogate"):
+        BuildRequest.from_json({**plain, field: bad[field]})
