@@ -179,7 +179,7 @@ print(summary.started, summary.skipped, flush=True)
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    helpers = Path(__file__).with_name("helpers.py")
+    helpers = Path(__file__).parents[1] / "helpers" / "arena_helpers.py"
     script = _DRIVER.format(root=str(helpers.parents[2]), helpers=str(helpers), folder=str(tmp_path))
     rng = random.Random(os.getpid())
     for _ in range(2):

@@ -226,7 +226,7 @@ def test_learning_rate_schedules() -> None:
 def test_recipes_have_names() -> None:
     assert recipe_named("tiny") is TINY
     assert all(found.name == name for name, found in RECIPES.items())
-    with pytest.raises(UsageError, match="'huge'; known: tiny"):
+    with pytest.raises(UsageError, match="'huge'; known: smoke, tiny"):
         recipe_named("huge")
     assert replace(TINY, name="other").digest == TINY.digest
     assert replace(TINY, seed=1).digest != TINY.digest
