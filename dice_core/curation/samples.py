@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import ast
 import json
-import sys
-import tomllib
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dice_core.curation.authored import read_toml, write_generated
 from dice_core.curation.concur import REQUIRED_COLUMNS
 from dice_core.curation.structures import DEVICES
-from dice_core.errors import ContractError, SourceError, UsageError
+from dice_core.errors import ContractError, UsageError
 from dice_core.files import write_atomic
 
 #: The folder of sources in a source checkout.
@@ -143,12 +142,7 @@ def generated_files(folder: Path = SAMPLES_FOLDER) -> dict[Path, str]:
 
 
 def _read_sample(path: Path, earlier: Mapping[str, Sample]) -> Sample:
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{path}: byte {error.start} is not UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SourceError(f"{path}: not TOML: {error}") from error
+    data = read_toml(path)
     _check_fields(path, data)
     original = None
     if "copy_of" in data:
@@ -244,11 +238,7 @@ def _respelt(code: str) -> str:
 
 def main() -> None:
     """Write the generated files and name each one that changed."""
-    for path, text in generated_files().items():
-        changed = not path.exists() or path.read_text(encoding="utf-8") != text
-        if changed:
-            write_atomic(path, text)
-        print(f"{path}: {'written' if changed else 'up to date'}", file=sys.stderr)
+    write_generated(generated_files())
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 import re
 import string
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dice_core.errors import ContractError, SourceError, UsageError
+from dice_core.curation.authored import read_toml
+from dice_core.errors import ContractError, UsageError
 
 #: What part of a language model a structure belongs to; train and validation are split by it.
 FAMILIES = ("activation", "attention", "mlp", "norm", "position")
@@ -97,12 +97,7 @@ def load_structures(folder: Path) -> list[Structure]:
 
 def read_structure(path: Path) -> Structure:
     """Read and validate one structure file. Raises as `load_structures` does."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{path}: byte {error.start} is not UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SourceError(f"{path}: not TOML: {error}") from error
+    data = read_toml(path)
     wanted = {*_TEXT_FIELDS, "dims"}
     if missing := sorted(wanted - data.keys()):
         raise ContractError(f"{path}: field {', '.join(missing)} is missing")

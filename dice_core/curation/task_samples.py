@@ -7,16 +7,15 @@
 from __future__ import annotations
 
 import json
-import sys
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dice_core.bench.kernelbench import kernel_file_name
+from dice_core.curation.authored import read_toml, write_generated
 from dice_core.curation.structures import DEVICES
-from dice_core.errors import ContractError, SourceError, UsageError
+from dice_core.errors import ContractError, UsageError
 from dice_core.files import write_atomic
 
 #: The folder of sources in a source checkout.
@@ -111,12 +110,7 @@ def write_kernel_folder(path: Path, device: str, folder: Path = TASKS_FOLDER) ->
 
 
 def _read_task(path: Path) -> TaskSample:
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{path}: byte {error.start} is not UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SourceError(f"{path}: not TOML: {error}") from error
+    data = read_toml(path)
     for field, kind in _FIELDS.items():
         if field not in data:
             raise ContractError(f"{path}: field {field} is missing")
@@ -142,11 +136,7 @@ def _read_task(path: Path) -> TaskSample:
 
 def main() -> None:
     """Write the generated files and name each that changed."""
-    for path, text in generated_files().items():
-        changed = not path.exists() or path.read_text(encoding="utf-8") != text
-        if changed:
-            write_atomic(path, text)
-        print(f"{path}: {'written' if changed else 'up to date'}", file=sys.stderr)
+    write_generated(generated_files())
 
 
 if __name__ == "__main__":
