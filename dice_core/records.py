@@ -15,7 +15,7 @@ from typing import Any
 from dice_core.files import sha256_bytes
 
 #: Raised when the meaning of a measurement changes; part of every attempt id.
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 def canonical_json(payload: object) -> str:
@@ -261,7 +261,19 @@ class TimingSample:
     host_us: float  #: host clock in the worker around call and synchronize
     checked: bool  #: outputs of this very sample were compared with the reference (of a batch: some, picked at random)
     input_seed: int
-    flags: str = ""  #: comma-separated: `low_clock`, `excluded:<reason>` …
+    judge_us: float  #: the judge's clock around the whole exchange: inputs in, calls, outputs out
+    end_to_end: bool = False  #: a row of calls with nothing hidden (launching counts); otherwise a sample of a block
+    flags: str = ""  #: comma-separated: `exposed` (launching was not hidden completely)
+
+    @property
+    def call_us(self) -> float:
+        """Time of one call: the device span in a block on CUDA, host time otherwise; batches are divided."""
+        clock = self.host_us if self.device_us is None or self.end_to_end else self.device_us
+        return clock / self.batch
+
+    def counts_for(self, basis: str | None) -> bool:
+        """Whether a speedup of that basis rests on this sample."""
+        return not self.warmup and self.end_to_end == (basis == "end_to_end")
 
 
 @dataclass(frozen=True)
@@ -284,6 +296,7 @@ class Attempt:
     ended_at: str
     stages: dict[str, float]  #: seconds by stage: build, load, check, time
     evidence: dict[str, Any]  #: what the verdict rests on: errors, messages, launched ops, flags
+    basis: str | None = None  #: what `speedup` compares: `device` spans, `host` times of single calls, or `end_to_end`
     speedup: float | None = None  #: baseline time / candidate time, only when CORRECT and timed
     speedup_low: float | None = None  #: 95% interval
     speedup_high: float | None = None

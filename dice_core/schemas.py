@@ -51,12 +51,14 @@ SCHEMAS: dict[str, pa.Schema] = {
     "attempt": _schema(
         attempt_id=_TEXT, kernel_id=_TEXT, problem_id=_TEXT, environment_id=_TEXT, protocol_version=_INT, plan=_TEXT,
         device=_TEXT, ordinal=_INT, seed_commitment=_TEXT, seed=_TEXT, verdict=_TEXT, honesty=_TEXT, started_at=_TIME,
-        ended_at=_TIME, stages_json=_TEXT, evidence_json=_TEXT, labels_json=_TEXT, speedup=_REAL, speedup_low=_REAL,
-        speedup_high=_REAL, baseline_us=_REAL, candidate_us=_REAL, kernelbench_correct=_BOOL, file_sha256=_TEXT,
+        ended_at=_TIME, stages_json=_TEXT, evidence_json=_TEXT, labels_json=_TEXT, basis=_TEXT, speedup=_REAL,
+        speedup_low=_REAL, speedup_high=_REAL, baseline_us=_REAL, candidate_us=_REAL, kernelbench_correct=_BOOL,
+        file_sha256=_TEXT,
     ),
     "timing_sample": _schema(
         attempt_id=_TEXT, sample=_INT, side=_TEXT, block=_INT, order_in_block=_INT, repetition=_INT, warmup=_BOOL,
-        batch=_INT, device_us=_REAL, host_us=_REAL, checked=_BOOL, input_seed=_INT, flags=_TEXT,
+        batch=_INT, device_us=_REAL, host_us=_REAL, checked=_BOOL, input_seed=_INT, judge_us=_REAL,
+        end_to_end=_BOOL, flags=_TEXT,
     ),
     "dataset_version": _schema(
         dataset_version_id=_TEXT, name=_TEXT, merkle_root=_TEXT, parent_version_id=_TEXT, curation_id=_TEXT,

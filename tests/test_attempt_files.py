@@ -20,7 +20,8 @@ def content() -> AttemptFile:
                       "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:01.000Z", {"build": 0.5}, {"ops": ["mm"]}, 2.0, 1.9,
                       2.1, 10.0, 5.0, True)
     build = Build("bld_1", item.kernel_id, "ok", "light", "00ff", 1.0, 0.9, False, "[]", "")
-    samples = tuple(TimingSample("eager", block, 0, 0, False, 1, None, 10.0 + block, True, 7) for block in range(5))
+    samples = tuple(
+        TimingSample("eager", block, 0, 0, False, 1, None, 10.0 + block, True, 7, 200.0) for block in range(5))
     return AttemptFile(attempt, environment, item.problem_source, Kernel(item.kernel_source), (build,), samples,
                        item.labels)
 

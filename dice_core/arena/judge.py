@@ -49,6 +49,7 @@ class Outcome:
     stages: dict[str, float] = field(default_factory=dict)
     evidence: dict[str, Any] = field(default_factory=dict)
     samples: list[TimingSample] = field(default_factory=list)
+    basis: str | None = None
     speedup: timing.Speedup | None = None
     kernelbench_correct: bool | None = None
 
@@ -261,7 +262,7 @@ class _Case:
         seed = self._reference.call_seed("trial", index)
         self._ask("prepare", {"nodes": [node], "seed": seed, "poison": poison, "reserve": [
             leaf["nbytes"] for leaf in tensors(trial.output)]}, stage, timeouts.check_s)
-        told = self._ask("go", {"offsets": [0], "inspect": True, "hold": hold}, stage, timeouts.call_s)
+        told = self._ask("go", {"spin_us": 0.0, "offsets": [0], "inspect": True, "hold": hold}, stage, timeouts.call_s)
         record["host_us"] = told.number("host_us")
         contract = check_contract(told.items("faults"), told.items("mutated"), dict(trial.facts))
         finding = contract or self._check_output(told, trial, outputs, evidence, 0, slot, record)
@@ -334,7 +335,8 @@ class _Case:
         with self._timed("time"):
             self._stage = "timing"
             return Measurement(
-                self._worker, self._reference, self._plan, trial, self._floors, self._tag, self._judge._timeouts.call_s
+                self._worker, self._reference, self._plan, trial, self._floors, self._tag,
+                self._judge._timeouts.call_s, self._judge._device,
             ).run()
 
     def _take(self, measured: Measured) -> None:
@@ -344,6 +346,7 @@ class _Case:
         if measured.finding is not None:
             raise _Decided(measured.finding.verdict, stage="timing", reason=measured.finding.reason)
         outcome.verdict = Verdict.CORRECT
+        outcome.basis = measured.basis
         outcome.speedup = measured.speedup
         faster = measured.speedup is not None and measured.speedup.point > 1.0
         if self._judge._kernel_evidence and self._judge._device == "cuda" and faster:

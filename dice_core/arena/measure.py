@@ -1,26 +1,23 @@
 """Interleaved timing of one candidate against the eager reference, every timed call on fresh values.
 
-The judge hands the turn to one side at a time and keeps its own clock around each request. Outputs of timed calls are
-copied out at once and compared afterwards; which calls are compared the worker cannot know beforehand.
+The judge hands the turn to one side at a time. Outputs of timed calls are copied out and compared afterwards; which
+ones, the worker cannot know beforehand. Order of things: warm-up, blocks of single calls, rows of calls (`timing.py`).
 """
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import statistics
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from dice_core.arena import timing
 from dice_core.arena.children import Child
-from dice_core.arena.correctness import TIMED_FACTOR, Finding, check_output, check_values
-from dice_core.arena.frames import Frame
-from dice_core.arena.reference import Reference, TrialFacts, attach
-from dice_core.arena.regions import Region
-from dice_core.arena.trees import Node, aligned, derive_seed, tensors
-from dice_core.errors import ProtocolError
+from dice_core.arena.correctness import Finding
+from dice_core.arena.exchange import SIDES, Call, Exchange, Place, Taken
+from dice_core.arena.reference import Reference, TrialFacts
+from dice_core.arena.trees import Node
 from dice_core.records import TimingSample, Verdict
 
 #: Distinct inputs of one block take at most this much; with less room they repeat, which is recorded.
@@ -30,16 +27,14 @@ _CHECK_ALL_BYTES = 16 << 20
 #: Above this, only one random call of a block is.
 _CHECK_ONE_BYTES = 128 << 20
 _WARM_SETS = 3
-_ROW = 8
-#: Blocks measured at most, as a multiple of those wanted, and the fewest that make an interval.
-_BLOCK_LIMIT = 4
-_LEAST_BLOCKS = 3
+_WARM_ROW = 8
+#: A row holds all its outputs at once: its first ones, into memory that is new to the process, are page faults.
+_WARM_ROWS = 2
 #: A batched sample averages many calls already, so a block needs this many times fewer, but at least so many.
 _CALLS_IN_BATCH = 5
-_LEAST_CALLS = 2
-#: Of a batched sample at most this many outputs are compared; the worker learns which only after the clock stopped.
+_LEAST_CALLS = 3
+#: Of the calls of one sample at most this many outputs are compared; which ones is said only after the clock stopped.
 _CHECKED_IN_BATCH = 8
-_T = TypeVar("_T")
 
 
 @dataclass
@@ -47,255 +42,216 @@ class Measured:
     """What timing gave. `finding` is set when it ended in another verdict than CORRECT."""
 
     samples: list[TimingSample]
-    speedup: timing.Speedup | None
-    finding: Finding | None
+    basis: str | None = None
+    speedup: timing.Speedup | None = None
+    finding: Finding | None = None
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
-class _Call:
-    """One sample to take: which input trees, under which seed, which outputs are compared and where these go."""
+@dataclass(frozen=True)
+class _Warm:
+    """What warming up one side showed, per call: time alone, time from end to end, host time of launching."""
 
-    nodes: list[Node]
-    input_seed: int
-    call_seed: int | None
-    which: list[int] = field(default_factory=list)  #: places in the batch; empty: not compared
-    offsets: list[int] = field(default_factory=list)
+    call_us: float
+    end_to_end_us: float
+    launch_us: float
+
+
+class _Stopped(Exception):
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.reason)
+        self.finding = finding
 
 
 class Measurement:
-    """One timing run.
-
-    Args:
-        worker: with the candidate loaded and checked.
-        reference: of the problem.
-        plan: how much to measure.
-        facts: of the reference's first trial.
-        floors: what the comparison gave on that trial: it says how exact the reference itself is.
-        tag: makes this run's inputs its own (attempt id and round).
-        timeout_s: for one request.
-    """
+    """One timing run. Arguments are those of `Exchange`, and the plan: how much to measure."""
 
     def __init__(
         self, worker: Child, reference: Reference, plan: timing.Plan, facts: TrialFacts,
-        floors: list[dict[str, Any]], tag: str, timeout_s: float,
+        floors: list[dict[str, Any]], tag: str, timeout_s: float, device: str,
     ) -> None:
-        self._worker = worker
-        self._reference = reference
+        self._exchange = Exchange(worker, reference, facts, floors, tag, timeout_s)
         self._plan = plan
-        self._facts = facts
-        self._floors = floors
-        self._tag = tag
-        self._timeout_s = timeout_s
-        self._in_slot = max(aligned(reference.input_bytes), 256)
-        self._out_slot = max(aligned(int(facts.facts["output_bytes"])), 256)
-        self._sets = max(2, min(INPUT_BUDGET_BYTES // self._in_slot, 1024))
-        self._samples: list[TimingSample] = []
-        self._brackets: list[timing.Bracket] = []
-        self._bracketed: list[int] = []  # index of each bracket's sample
+        self._device = device
+        self._is_cuda = device == "cuda"
         self._notes: dict[str, Any] = {}
 
     def run(self) -> Measured:
-        """Warm up, measure, compare.
+        """Warm up, measure blocks and rows, compare.
 
         Raises:
             ChildFailed, ChildDied, ChildTimeout, ProtocolError: the worker's end.
             ReferenceFailed: the referee's.
         """
-        base_us, candidate_us = self._with_regions(1, 1, self._warm_up)
-        size = self._plan.size(base_us)
-        batch = timing.batch_size(min(base_us, candidate_us))
+        measured = Measured(self._exchange.samples, notes=self._notes)
+        try:
+            measured.basis, measured.speedup = self._run()
+        except _Stopped as stopped:
+            measured.finding = stopped.finding
+        self._notes["input_generator"] = self._exchange.generator
+        return measured
+
+    def _run(self) -> tuple[str, timing.Speedup]:
+        warm = self._warm_up()
+        size = self._plan.size(warm["eager"].call_us)
+        batch = min(timing.batch_size(min(one.call_us for one in warm.values())), self._sets(timing.MAX_BATCH))
         if batch > 1:
             size = replace(size, calls=max(_LEAST_CALLS, size.calls // _CALLS_IN_BATCH))
-        self._notes |= {"blocks_wanted": size.blocks, "calls_per_block": size.calls, "batch": batch, "extended": False}
-        finding, speedup = self._with_regions(size.calls, batch, lambda: self._blocks(size, batch))
-        return Measured(self._samples, speedup, finding, self._notes)
+        launch_us = max(one.launch_us for one in warm.values())
+        self._spin_us = timing.spin_us(launch_us, batch) if self._is_cuda else 0.0
+        self._notes |= {"calls_per_block": size.calls, "batch": batch, "extended": False}
+        basis = timing.DEVICE if self._is_cuda else timing.HOST
+        speedup = self._blocks(size, batch, basis)
+        proof = self._rows(timing.row_calls(*(warm[side].end_to_end_us for side in SIDES)), basis)
+        if not proof.borne_out:
+            basis = timing.END_TO_END
+            speedup = timing.measured(self._exchange.samples, basis)
+        return basis, speedup
 
-    def _with_regions(self, calls: int, batch: int, work: Callable[[], _T]) -> _T:
-        """Run `work` with shared regions for one block of each side attached."""
-        sets = min(self._sets, max(calls * batch, _WARM_SETS))
-        self._compared = min(batch, _CHECKED_IN_BATCH)
-        places = calls * self._compared
-        if places * self._out_slot > _CHECK_ALL_BYTES:
-            places = self._compared if self._out_slot > _CHECK_ONE_BYTES else min(calls, 3) * self._compared
-        regions = [Region(sets * self._in_slot, "inputs"), *(
-            Region(places * self._out_slot, name) for name in ("outputs", "eager", "evidence"))]
-        self._sets_now, self._places = sets, places
-        inputs, outputs, eager, self._evidence = regions
-        self._outputs = outputs
-        try:
-            self._reference.attach([
-                ("inputs", inputs, True), ("outputs", eager, True), ("evidence", self._evidence, False)])
-            inputs.forbid_new_writers()
-            attach(self._worker, [("inputs", inputs, False), ("outputs", outputs, True)], self._timeout_s)
-            return work()
-        finally:
-            for region in regions:
-                region.close()
+    def _sets(self, wanted: int) -> int:
+        """Input sets that fit."""
+        return max(2, min(INPUT_BUDGET_BYTES // self._exchange.in_slot, wanted)) if wanted > 1 else 1
 
-    def _draw(self, block: int, count: int) -> tuple[list[Node], list[int]]:
-        seeds = [derive_seed(self._reference.secret, self._tag, "timed", block, number) for number in range(count)]
-        answer = self._reference.ask(
-            "draw", {"seeds": seeds, "offsets": [number * self._in_slot for number in range(count)]},
-            stage="drawing of timed inputs",
-        )
-        self._notes["input_generator"] = answer.text("generator")
-        return answer.items("nodes"), seeds
+    # ---- warm-up -------------------------------------------------------------------------------------------------
 
-    def _warm_up(self) -> tuple[float, float]:
-        """Warm both sides; returns their times per call in microseconds."""
-        nodes, seeds = self._draw(-1, min(self._sets_now, _WARM_SETS))
-        medians = []
-        for order, side in enumerate(("eager", "candidate")):
-            times: list[float] = []
-            wanted = self._plan.warm_calls
-            while len(times) < wanted:
-                number = len(times)
-                pick = number % len(nodes)
-                call = _Call([nodes[pick]], seeds[pick], self._seed(-1, number))
-                times.append(timing.per_call_us(self._sample(side, call, -1, order, number, warm=True)[0]))
-                if side == "eager" and len(times) == self._plan.warm_calls:
-                    wanted = self._plan.warmups(statistics.median(times))
-                    self._warm_calls = wanted
-                elif side == "candidate":
-                    wanted = self._warm_calls
-            usual_us = statistics.median(times[-3:])
-            if usual_us < timing.BATCH_TARGET_US:
-                # A lone short call is mostly the cost of waking up; in a row it shows how long it really is.
-                row = _Call([nodes[n % len(nodes)] for n in range(_ROW)], seeds[0], self._seed(-1, len(times)))
-                sample, _ = self._sample(side, row, -1, order, len(times), warm=True)
-                usual_us = min(usual_us, timing.per_call_us(sample))
-            medians.append(usual_us)
-        return medians[0], medians[1]
+    def _warm_up(self) -> dict[str, _Warm]:
+        sets = self._sets(_WARM_SETS)
+        with self._exchange.regions(sets, 1):
+            drawn = self._exchange.draw("warm-up", sets)
+            eager = self._warm_side("eager", *drawn, wanted=None)
+            candidate = self._warm_side("candidate", *drawn, wanted=self._wanted)
+        return {"eager": eager, "candidate": candidate}
 
-    def _seed(self, block: int, repetition: int) -> int | None:
-        if not self._facts.facts["stochastic"]:
-            return None
-        return self._reference.call_seed(self._tag, block, repetition)
+    def _warm_side(self, side: str, nodes: list[Node], seeds: list[int], wanted: int | None) -> _Warm:
+        order = SIDES.index(side)
+        taken: list[Taken] = []
+        while len(taken) < (wanted or self._plan.warm_calls):
+            number = len(taken)
+            pick = number % len(nodes)
+            call = Call([nodes[pick]], seeds[pick], self._exchange.call_seed("warm-up", number))
+            taken.append(self._take(side, call, Place(-1, order, number, warmup=True), 0.0))
+            if side == "eager" and len(taken) == self._plan.warm_calls and wanted is None:
+                usual_us = statistics.median(one.sample.call_us for one in taken)
+                wanted = self._wanted = self._plan.warmups(usual_us)  # by the baseline alone
+        late = taken[len(taken) // 2 :]
+        warm = _Warm(*(statistics.median(values) for values in zip(*(
+            (one.sample.call_us, one.sample.host_us, one.launch_us) for one in late), strict=True)))
+        if warm.call_us >= timing.BATCH_TARGET_US:
+            return warm
+        # A lone short call is mostly the cost of waking up; in a row it shows how long it really is.
+        row = Call([nodes[n % len(nodes)] for n in range(_WARM_ROW)], seeds[0], self._exchange.call_seed("warm-up"))
+        spin_us = timing.spin_us(warm.launch_us, _WARM_ROW) if self._is_cuda else 0.0
+        hidden = self._take(side, row, Place(-1, order, len(taken), warmup=True), spin_us)
+        plain = self._take(side, row, Place(-1, order, len(taken) + 1, warmup=True), 0.0)
+        return _Warm(
+            min(warm.call_us, hidden.sample.call_us),
+            min(warm.end_to_end_us, plain.sample.host_us / _WARM_ROW), plain.launch_us / _WARM_ROW)
 
-    def _blocks(self, size: timing.Size, batch: int) -> tuple[Finding | None, timing.Speedup | None]:
-        """Measure until enough blocks are usable; where the machine is busy that takes more of them, up to a limit."""
-        self._notes["distinct_inputs_per_block"] = min(self._sets_now, size.calls * batch)
-        measured, needed = 0, size.blocks
-        while True:
-            limit = _BLOCK_LIMIT * needed
-            usable, good = 0, [True]
-            while usable < needed and measured < limit:
-                for block in range(measured, min(limit, measured + needed - usable)):
-                    finding = self._block(block, size.calls, batch)
-                    if finding is not None:
-                        return finding, None
-                    measured = block + 1
-                told = timing.impossible(self._brackets)
-                if told is not None:
-                    return Finding(Verdict.TIMING_DISAGREE, told), None
-                good = timing.believable(self._brackets)
-                usable = len(timing.usable_blocks(self._brackets, good))
-                if not usable and measured >= 2 * needed:
-                    break  # not a busy machine: this candidate's clock
-            self._notes |= {"blocks": measured, "usable_blocks": usable}
-            samples = self._marked(good)
-            told = timing.disagreement(self._brackets, good, max(_LEAST_BLOCKS, needed // 2))
-            if told is not None:
-                self._samples = samples
-                return Finding(Verdict.TIMING_DISAGREE, told), None
-            speedup = timing.speedup(timing.by_block(samples, "eager"), timing.by_block(samples, "candidate"))
-            if not self._plan.extends or self._notes["extended"] or speedup.half_width <= timing.MAX_HALF_WIDTH:
-                self._samples = samples
-                return None, speedup
-            self._notes["extended"] = True
-            needed = 2 * size.blocks
+    # ---- blocks --------------------------------------------------------------------------------------------------
 
-    def _marked(self, good: list[bool]) -> list[TimingSample]:
-        """The samples, with those marked that the judge's clock does not bear out."""
-        samples = list(self._samples)
-        for index, fine in zip(self._bracketed, good, strict=True):
-            if not fine:
-                samples[index] = replace(samples[index], flags=f"{samples[index].flags},{timing.EXCLUDED}")
-        return samples
+    def _blocks(self, size: timing.Size, batch: int, basis: str) -> timing.Speedup:
+        """Blocks of single calls; once more as many where the interval is wider than the plan wants."""
+        sets = self._sets(size.calls * batch)
+        compared = min(batch, _CHECKED_IN_BATCH)
+        chosen_most = size.calls
+        if size.calls * compared * self._exchange.out_slot > _CHECK_ALL_BYTES:
+            chosen_most = 1 if self._exchange.out_slot > _CHECK_ONE_BYTES else min(size.calls, 3)
+        self._notes["distinct_inputs_per_block"] = sets
+        with self._exchange.regions(sets, chosen_most * compared):
+            for block in range(size.blocks):
+                self._block(block, size.calls, batch, sets, chosen_most, compared)
+            speedup = timing.measured(self._exchange.samples, basis)
+            if self._plan.extends and speedup.half_width > timing.MAX_HALF_WIDTH:
+                self._notes["extended"] = True
+                for block in range(size.blocks, 2 * size.blocks):
+                    self._block(block, size.calls, batch, sets, chosen_most, compared)
+                speedup = timing.measured(self._exchange.samples, basis)
+        self._notes["blocks"] = speedup.n_blocks
+        self._notes["spin_us"] = round(self._spin_us, 1)
+        return speedup
 
-    def _block(self, block: int, calls: int, batch: int) -> Finding | None:
-        nodes, seeds = self._draw(block, min(self._sets_now, calls * batch))
-        chosen = self._choose(calls)
-        at_once = len(chosen) == calls and batch == 1  # nothing to hide: one request does both
+    def _block(self, block: int, calls: int, batch: int, sets: int, chosen_most: int, compared: int) -> None:
+        nodes, seeds = self._exchange.draw(block, sets)
+        chosen = _choose(calls, chosen_most)
         planned = []
         for repetition in range(calls):
-            picks = [(repetition * batch + number) % len(nodes) for number in range(batch)]
-            call = _Call([nodes[pick] for pick in picks], seeds[picks[0]], self._seed(block, repetition))
+            picks = [(repetition * batch + number) % sets for number in range(batch)]
+            call = Call([nodes[pick] for pick in picks], seeds[picks[0]], self._exchange.call_seed(block, repetition),
+                        at_once=chosen_most == calls and batch == 1)
             if repetition in chosen:
-                first = chosen.index(repetition) * self._compared
-                call.which = sorted(secrets.SystemRandom().sample(range(batch), self._compared))
-                call.offsets = [(first + number) * self._out_slot for number in range(self._compared)]
+                self._compare_some(call, compared, chosen.index(repetition) * compared)
             planned.append(call)
-        outputs: dict[tuple[str, int], list[Any]] = {}
-        for order, side in enumerate(("eager", "candidate") if block % 2 == 0 else ("candidate", "eager")):
-            for repetition, call in enumerate(planned):
-                _, told = self._sample(side, call, block, order, repetition, at_once=at_once)
-                if told is not None:
-                    outputs[side, repetition] = told
-                self._brackets.append(self._last)
-                self._bracketed.append(len(self._samples) - 1)
-        for repetition in chosen:
-            for number, offset in enumerate(planned[repetition].offsets):
-                finding = self._compare(
-                    outputs["candidate", repetition], outputs["eager", repetition], number, offset)
-                if finding is not None:
-                    return Finding(
-                        Verdict.CONTRACT_VIOLATION,
-                        f"timed call {repetition} of block {block}: {finding.reason}, after passing the untimed checks",
-                    )
-        return None
+        taken = {
+            side: [self._take(side, call, Place(block, order, repetition), self._spin_us)
+                   for repetition, call in enumerate(planned)]
+            for order, side in enumerate(SIDES if block % 2 == 0 else reversed(SIDES))
+        }
+        if any(one.sample.flags for one in itertools.chain.from_iterable(taken.values())):
+            self._spin_us = timing.longer_spin_us(self._spin_us)
+        self._compare(planned, taken, f"block {block}")
 
-    def _choose(self, calls: int) -> list[int]:
-        """Which samples of a block are compared: all, or first, last and a random one, or one."""
-        if self._places >= calls * self._compared:
-            return list(range(calls))
-        if self._places < 3 * self._compared:
-            return [secrets.randbelow(calls)]
-        return sorted({0, calls - 1, secrets.randbelow(calls)})
+    def _compare_some(self, call: Call, compared: int, first: int) -> None:
+        call.which = sorted(secrets.SystemRandom().sample(range(len(call.nodes)), compared))
+        call.offsets = [(first + number) * self._exchange.out_slot for number in range(compared)]
 
-    def _sample(
-        self, side: str, call: _Call, block: int, order: int, repetition: int, *, warm: bool = False,
-        at_once: bool = False,
-    ) -> tuple[TimingSample, list[Any] | None]:
-        stage = "warm-up" if warm else f"timed call {repetition} of block {block}"
-        self._ask(side, "prepare", {"nodes": call.nodes, "seed": call.call_seed, "poison": None, "reserve": []},
-                  stage)
-        begin = time.perf_counter_ns()
-        answer = self._ask(side, "go", {"offsets": call.offsets if at_once else None, "inspect": False, "hold": False},
-                           stage)
-        outer_ns = time.perf_counter_ns() - begin
-        told = answer
-        if call.offsets and not at_once:
-            begin = time.perf_counter_ns()
-            told = self._ask(side, "collect", {"offsets": call.offsets, "which": call.which}, stage)
-            outer_ns += time.perf_counter_ns() - begin
-        outputs: list[Any] | None = None
-        if call.offsets:
-            outputs = told.items("outputs", timing.MAX_BATCH)
-            if side == "candidate":
-                if not told.flag("copied") or len(outputs) != len(call.offsets):
-                    raise ProtocolError("outputs of a timed call were not copied out")
-                self._evidence.copy_from(self._outputs, call.offsets[0], call.offsets[-1] + self._out_slot)
-        self._last = timing.Bracket(
-            side, block, outer_ns / 1000.0, answer.number("host_us"), answer.optional_number("device_us"))
-        sample = TimingSample(
-            side=side, block=block, order_in_block=order, repetition=repetition, warmup=warm, batch=len(call.nodes),
-            device_us=self._last.device_us, host_us=self._last.host_us,
-            checked=side == "candidate" and bool(call.offsets), input_seed=call.input_seed,
-            flags=f"bracket_us:{self._last.outer_us:.1f}",
-        )
-        self._samples.append(sample)
-        return sample, outputs
+    # ---- rows ----------------------------------------------------------------------------------------------------
 
-    def _ask(self, side: str, kind: str, body: dict[str, Any], stage: str) -> Frame:
-        if side == "eager":
-            return self._reference.ask(kind, body, stage=stage, timeout_s=self._timeout_s)
-        return self._worker.ask(kind, body, timeout_s=self._timeout_s, stage=stage)
+    def _rows(self, calls: int, basis: str) -> timing.Proof:
+        """Rows of calls with nothing hidden, and what they say about the candidate's claims; in doubt as many again."""
+        sets = self._sets(calls)
+        calls = min(calls, sets)  # every call of a row has an input of its own
+        compared = min(calls, _CHECKED_IN_BATCH, max(1, _CHECK_ALL_BYTES // self._exchange.out_slot))
+        claimed_us = timing.median_us(self._exchange.samples, "candidate", basis)
+        rows: list[timing.Row] = []
+        with self._exchange.regions(sets, compared):
+            for number in range(-_WARM_ROWS, 0):
+                self._row(number, calls, compared)
+            for start in (0, self._plan.rows):
+                rows += [self._row(start + number, calls, compared) for number in range(self._plan.rows)]
+                proof = timing.proof(rows, claimed_us, self._device)
+                if proof.borne_out and proof.lie is None:
+                    break
+        end_to_end = timing.measured(self._exchange.samples, timing.END_TO_END)
+        self._notes["rows"] = {
+            "rows": len(rows), "calls": calls, "judge_us": [proof.low_us, proof.us, proof.high_us],
+            "claimed_us": proof.claimed_row_us, "borne_out": proof.borne_out, "speedup": end_to_end.point,
+            "speedup_low": end_to_end.low, "speedup_high": end_to_end.high}
+        if proof.lie is not None:
+            raise _Stopped(Finding(Verdict.TIMING_DISAGREE, proof.lie))
+        return proof
 
-    def _compare(self, got: list[Any], eager: list[Any], number: int, offset: int) -> Finding | None:
-        node, finding = check_output(got[number], self._facts.output, offset, offset + self._out_slot)
-        if finding is not None or not tensors(node):
-            return finding
-        answer = self._reference.ask("compare", {"node": node, "own": eager[number]}, stage="comparison")
-        return check_values(answer.items("leaves"), factor=TIMED_FACTOR, floor_from=self._floors)
+    def _row(self, number: int, calls: int, compared: int) -> timing.Row:
+        nodes, seeds = self._exchange.draw(f"row {number}", calls)
+        call = Call(nodes, seeds[0], self._exchange.call_seed("row", number))
+        self._compare_some(call, compared, 0)
+        taken = {
+            side: [self._take(side, call, Place(number, order, 0, warmup=number < 0, end_to_end=True), 0.0)]
+            for order, side in enumerate(SIDES if number % 2 == 0 else reversed(SIDES))
+        }
+        self._compare([call], taken, f"row {number}")
+        eager, candidate = (taken[side][0].sample for side in SIDES)
+        return timing.Row(calls, eager.host_us, eager.judge_us, candidate.host_us, candidate.judge_us)
+
+    # ---- both ----------------------------------------------------------------------------------------------------
+
+    def _take(self, side: str, call: Call, place: Place, spin_us: float) -> Taken:
+        taken = self._exchange.take(side, call, place, spin_us)
+        told = timing.impossible(taken.sample)
+        if told is not None:
+            raise _Stopped(Finding(Verdict.TIMING_DISAGREE, told))
+        return taken
+
+    def _compare(self, calls: list[Call], taken: dict[str, list[Taken]], where: str) -> None:
+        finding = self._exchange.compare(calls, taken["candidate"], taken["eager"])
+        if finding is not None:
+            reason = f"timed call in {where}: {finding.reason}, after passing the untimed checks"
+            raise _Stopped(Finding(Verdict.CONTRACT_VIOLATION, reason))
+
+
+def _choose(calls: int, most: int) -> list[int]:
+    """Which samples of a block are compared: all, or first, last and a random one, or one."""
+    if most >= calls:
+        return list(range(calls))
+    if most == 1:
+        return [secrets.randbelow(calls)]
+    return sorted({0, calls - 1, secrets.randbelow(calls)})

@@ -168,7 +168,7 @@ class ArenaRun:
             "capture": case.capture_s, "build": sum(one.seconds for one in case.results.values() if not one.cached),
             **outcome.stages,
         }
-        timed = speedup is not None
+        basis = outcome.basis
         attempt = Attempt(
             attempt_id=case.attempt_id, kernel_id=item.kernel_id, problem_id=item.problem_id,
             environment_id=self._environment.environment_id, protocol_version=PROTOCOL_VERSION, plan=item.plan,
@@ -176,10 +176,10 @@ class ArenaRun:
             verdict=outcome.verdict, honesty=outcome.honesty, started_at=started_at, ended_at=ended_at,
             stages={name: round(seconds, 6) for name, seconds in outcome.stages.items()},
             evidence={**outcome.evidence, "static": {"flags": list(report.flags), "suggests": str(report.suggests)}},
-            speedup=speedup.point if speedup else None, speedup_low=speedup.low if speedup else None,
+            basis=basis, speedup=speedup.point if speedup else None, speedup_low=speedup.low if speedup else None,
             speedup_high=speedup.high if speedup else None,
-            baseline_us=median_us(outcome.samples, "eager") if timed else None,
-            candidate_us=median_us(outcome.samples, "candidate") if timed else None,
+            baseline_us=median_us(outcome.samples, "eager", basis) if basis else None,
+            candidate_us=median_us(outcome.samples, "candidate", basis) if basis else None,
             kernelbench_correct=outcome.kernelbench_correct,
         )
         return AttemptFile(

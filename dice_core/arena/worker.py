@@ -152,9 +152,9 @@ class _Worker:
     def go(self, frame: Frame) -> Mapping[str, Any]:
         """Run the prepared calls; with `offsets` also copy the outputs out, with `inspect` look at their form."""
         side = self._live
-        host_us, device_us = side.go()
+        reading = side.go(frame.number("spin_us"))
         self._raise_missing()
-        answer: dict[str, Any] = {"host_us": host_us, "device_us": device_us}
+        answer: dict[str, Any] = {**reading.body()}
         if frame.body["offsets"] is not None:
             answer |= self._copy_out(frame.items("offsets"))
         if frame.flag("inspect"):

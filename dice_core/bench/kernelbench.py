@@ -72,9 +72,7 @@ def eval_result(attempt: Attempt, samples: Sequence[TimingSample], sample_id: in
     """
     correct = attempt.verdict is Verdict.CORRECT
     calls_ms = [
-        (one.device_us if one.device_us is not None else one.host_us) / one.batch / 1e3
-        for one in samples
-        if one.side == "candidate" and not one.warmup
+        one.call_us / 1e3 for one in samples if one.side == "candidate" and one.counts_for(attempt.basis)
     ]
     device = hardware if attempt.device == "cuda" else "cpu"
     metadata: dict[str, Any] = {"hardware": hardware, "device": device, "dice_verdict": attempt.verdict.value,

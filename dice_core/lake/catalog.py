@@ -29,7 +29,7 @@ from dice_core.lake.rows import Rows, to_table
 from dice_core.schemas import KEYS, SCHEMAS
 
 #: Raised when the meaning of stored rows changes.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 #: `lake_file` rows stay in the catalog itself, so that recording the data files makes no new data file.
 _INLINED_ROWS = 100_000

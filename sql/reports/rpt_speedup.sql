@@ -23,8 +23,10 @@ SELECT
     coalesce(speedup.speedup_low >= 2, false) AS is_2x,
     speedup.baseline_us,
     speedup.candidate_us,
+    speedup.basis,
     speedup.n_blocks,
-    speedup.n_samples
+    speedup.n_samples,
+    speedup.end_to_end_speedup
 FROM fct_speedup AS speedup
 JOIN fct_attempt AS attempt USING (attempt_id)
 ORDER BY speedup.speedup DESC, attempt.attempt_id

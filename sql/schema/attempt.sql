@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS attempt (
     stages_json         VARCHAR,
     evidence_json       VARCHAR,
     labels_json         VARCHAR,
+    basis               VARCHAR,
     speedup             DOUBLE,
     speedup_low         DOUBLE,
     speedup_high        DOUBLE,

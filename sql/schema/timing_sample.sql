@@ -1,7 +1,7 @@
 -- timing_sample: Every timed call, raw, warm-ups included and marked.
 -- grain: one timed call (or batch of calls) of one attempt
 -- keys:  attempt_id, sample
--- units: device_us and host_us: microseconds per sample, that is for all `batch` calls together
+-- units: device_us, host_us, judge_us: microseconds per sample, that is for all `batch` calls together
 CREATE TABLE IF NOT EXISTS timing_sample (
     attempt_id     VARCHAR NOT NULL,
     sample         BIGINT NOT NULL,
@@ -15,5 +15,7 @@ CREATE TABLE IF NOT EXISTS timing_sample (
     host_us        DOUBLE,
     checked        BOOLEAN,
     input_seed     BIGINT,
+    judge_us       DOUBLE,
+    end_to_end     BOOLEAN,
     flags          VARCHAR
 )

@@ -28,6 +28,7 @@ SELECT
     attempt.honesty,
     attempt.honesty IN ('library', 'none') AS is_deceptive,
     attempt.kernelbench_correct,
+    attempt.basis,
     attempt.speedup,
     attempt.speedup_low,
     attempt.speedup_high,

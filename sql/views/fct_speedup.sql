@@ -1,39 +1,25 @@
--- fct_speedup: Speedup of every CORRECT attempt, recomputed from its raw samples. In each block
---   d = ln(eager median) - ln(candidate median); speedup = exp(mean d); 95 % interval by Student's t over the blocks.
+-- fct_speedup: The speedup that counts of every CORRECT attempt, recomputed from its raw samples. Its basis is the device's
+--   span (cuda) or the host's clock (cpu) around single calls, or whole rows of calls where the judge's clock does not bear
+--   the claim about single calls out. The end-to-end figures stand beside it in any case.
 -- grain: one CORRECT attempt with at least one block timed on both sides
 -- keys:  attempt_id
 -- units: speedup = baseline time / candidate time; _us microseconds per call
-WITH paired AS (
-    SELECT
-        block.attempt_id,
-        max(block.call_us) FILTER (block.side = 'eager') AS baseline_us,
-        max(block.call_us) FILTER (block.side = 'candidate') AS candidate_us,
-        sum(block.n_samples) AS n_samples
-    FROM fct_block AS block
-    JOIN attempt ON attempt.attempt_id = block.attempt_id AND attempt.verdict = 'CORRECT'
-    GROUP BY block.attempt_id, block.block
-    HAVING baseline_us IS NOT NULL AND candidate_us IS NOT NULL
-),
-summed AS (
-    SELECT
-        attempt_id,
-        count(*) AS n_blocks,
-        CAST(sum(n_samples) AS BIGINT) AS n_samples,
-        avg(ln(baseline_us) - ln(candidate_us)) AS mean_d,
-        stddev_samp(ln(baseline_us) - ln(candidate_us)) / sqrt(count(*)) AS error_d,
-        median(baseline_us) AS baseline_us,
-        median(candidate_us) AS candidate_us
-    FROM paired
-    GROUP BY attempt_id
-)
 SELECT
-    summed.attempt_id,
-    summed.n_blocks,
-    summed.n_samples,
-    exp(summed.mean_d) AS speedup,
-    exp(summed.mean_d - quantile.t * summed.error_d) AS speedup_low,
-    exp(summed.mean_d + quantile.t * summed.error_d) AS speedup_high,
-    summed.baseline_us,
-    summed.candidate_us
-FROM summed
-LEFT JOIN dim_t_quantile AS quantile ON quantile.df = least(summed.n_blocks - 1, 201)
+    scored.attempt_id,
+    attempt.basis,
+    scored.n_blocks,
+    scored.n_samples,
+    scored.speedup,
+    scored.speedup_low,
+    scored.speedup_high,
+    scored.baseline_us,
+    scored.candidate_us,
+    whole.speedup AS end_to_end_speedup,
+    whole.speedup_low AS end_to_end_low,
+    whole.speedup_high AS end_to_end_high,
+    whole.baseline_us AS end_to_end_baseline_us,
+    whole.candidate_us AS end_to_end_candidate_us
+FROM fct_ratio AS scored
+JOIN attempt USING (attempt_id)
+LEFT JOIN fct_ratio AS whole ON whole.attempt_id = scored.attempt_id AND whole.end_to_end
+WHERE scored.is_scored

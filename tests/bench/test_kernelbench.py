@@ -25,7 +25,7 @@ def attempt(verdict: Verdict) -> Attempt:
 
 
 def sample(host_us: float, *, warmup: bool = False, batch: int = 1, side: str = "candidate") -> TimingSample:
-    return TimingSample(side, 0, 0, 0, warmup, batch, None, host_us, True, 1)
+    return TimingSample(side, 0, 0, 0, warmup, batch, None, host_us, True, 1, host_us + 200.0)
 
 
 def test_runtime_is_the_mean_of_timed_candidate_calls_in_ms() -> None:

@@ -72,19 +72,25 @@ def make_samples(
             for repetition in range(-1, repetitions):
                 true = base_us if side == "eager" else base_us / speedup
                 span = true * math.exp(rng.gauss(0, noise)) * (3.0 if repetition < 0 else 1.0)
+                host_us = 2 * span + (rng.uniform(8, 30) if device == "cuda" else 0.0)
                 samples.append(TimingSample(
                     side=side, block=block, order_in_block=order, repetition=repetition, warmup=repetition < 0,
-                    batch=2, device_us=2 * span if device == "cuda" else None,
-                    host_us=2 * span + (rng.uniform(8, 30) if device == "cuda" else 0.0),
-                    checked=True, input_seed=block,
-                    flags="excluded:low_clock" if block == 3 and repetition == 2 else "",
+                    batch=2, device_us=2 * span if device == "cuda" else None, host_us=host_us,
+                    checked=True, input_seed=block, judge_us=host_us + rng.uniform(150, 400),
                 ))
+    for row in range(5):
+        for order, side in enumerate(("eager", "candidate") if row % 2 else ("candidate", "eager")):
+            host_us = 8 * ((base_us if side == "eager" else base_us / speedup) + 10) * math.exp(rng.gauss(0, noise))
+            samples.append(TimingSample(
+                side=side, block=row, order_in_block=order, repetition=0, warmup=False, batch=8,
+                device_us=host_us - 10 if device == "cuda" else None, host_us=host_us, checked=True, input_seed=row,
+                judge_us=host_us + 250, end_to_end=True))
     return tuple(samples)
 
 
 def speedup_of(samples: tuple[TimingSample, ...], device: str) -> tuple[float, float, float]:
     """Point and 95 % interval with numpy and scipy: an independent reading of the raw samples."""
-    used = [s for s in samples if not s.warmup and "excluded:" not in s.flags]
+    used = [s for s in samples if not s.warmup and not s.end_to_end]
     d = []
     for block in sorted({s.block for s in used}):
         medians = {
@@ -116,7 +122,8 @@ def make_attempt(
         seed_commitment="c" * 64, seed="5" * 16, verdict=verdict, honesty=honesty,
         started_at=f"2026-12-01T08:{number // 60 % 60:02d}:{number % 60:02d}.000Z",
         ended_at=f"2026-12-01T09:{number // 60 % 60:02d}:{number % 60:02d}.500Z",
-        stages={"build": 1.5, "load": 0.2, "check": 0.4, "time": 0.9}, evidence={"message": "none"}, speedup=point,
+        stages={"build": 1.5, "load": 0.2, "check": 0.4, "time": 0.9}, evidence={"message": "none"},
+        basis=("device" if device == "cuda" else "host") if correct else None, speedup=point,
         speedup_low=low, speedup_high=high, baseline_us=400.0 if correct else None,
         candidate_us=400.0 / speedup if correct else None, kernelbench_correct=correct or None,
     )

@@ -69,7 +69,7 @@ def test_publishing_again_adds_nothing(home: Path, made: ModuleType) -> None:
         after = counts(lake)
     assert (report.published, report.already, report.found) == (2, 6, 8)
     assert (before["attempts"], after["attempts"], after["different"]) == (6, 8, 8)
-    assert after["samples"] == after["different_samples"] == 8 * 40
+    assert after["samples"] == after["different_samples"] == 8 * 50
     assert list(new.iterdir()) == []
 
 
@@ -179,7 +179,7 @@ def test_kill_9_at_any_moment_then_again_gives_the_same_lake(home: Path, made: M
         used = {row["filename"] for row in lake.query("SELECT DISTINCT filename FROM timing_sample").to_pylist()}
         relative = {Path(name).relative_to(lake.data_dir).as_posix() for name in used}
     assert interrupted > 0
-    assert found == {"attempts": 60, "different": 60, "samples": 60 * 40, "different_samples": 60 * 40, "builds": 60,
+    assert found == {"attempts": 60, "different": 60, "samples": 60 * 50, "different_samples": 60 * 50, "builds": 60,
                      "kernels": 60, "problems": 60, "environments": 1}
     assert relative <= paths
     assert len(list((home / "attempts" / "published").rglob("*.parquet"))) == 60

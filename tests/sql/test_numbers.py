@@ -29,7 +29,7 @@ def made() -> ModuleType:
 def test_speedups_recomputed_in_sql_equal_numpy_and_the_arena(filled: Lake) -> None:
     raw = filled.query(
         "SELECT s.*, a.device FROM timing_sample s JOIN attempt a USING (attempt_id) WHERE NOT warmup "
-        "AND flags NOT LIKE '%excluded%'"
+        "AND NOT end_to_end"
     ).to_pylist()
     calls: dict[str, dict[tuple[int, str], list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in raw:
@@ -82,10 +82,10 @@ def test_more_than_200_degrees_of_freedom_use_the_normal_quantile(home: Path, ma
     assert half == pytest.approx(exact * stats.norm.ppf(0.975) / stats.t.ppf(0.975, 229), rel=1e-5)
 
 
-def test_warm_ups_and_excluded_samples_do_not_count(home: Path, made: ModuleType) -> None:
+def test_warm_ups_and_rows_do_not_count_in_a_speedup_of_single_calls(home: Path, made: ModuleType) -> None:
     new = home / "attempts" / "new"
     one = made.make_attempt(1, device="cpu", repetitions=3)
-    spoiled = tuple(dataclasses.replace(s, host_us=s.host_us * 50) if s.warmup or "excluded" in s.flags else s
+    spoiled = tuple(dataclasses.replace(s, host_us=s.host_us * 50) if s.warmup or s.end_to_end else s
                     for s in one.samples)
     write_attempt(new, dataclasses.replace(one, samples=spoiled))
     with Lake.open(home) as lake:
@@ -182,5 +182,5 @@ def test_an_incorrect_kernel_has_no_speedup(home: Path, made: ModuleType) -> Non
     write_attempt(new, dataclasses.replace(one, attempt=wrong))
     with Lake.open(home) as lake:
         publish(lake, new, run_id="r")
-        assert lake.query("SELECT count(*) AS n FROM fct_block").to_pylist() == [{"n": 20}]
+        assert lake.query("SELECT count(*) AS n FROM fct_block").to_pylist() == [{"n": 2 * (10 + 5)}]
         assert lake.query("FROM fct_speedup").num_rows == 0
