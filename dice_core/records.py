@@ -15,7 +15,7 @@ from typing import Any
 from dice_core.files import sha256_bytes
 
 #: Raised when the meaning of a measurement changes; part of every attempt id.
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 def canonical_json(payload: object) -> str:
