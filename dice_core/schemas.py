@@ -42,6 +42,11 @@ SCHEMAS: dict[str, pa.Schema] = {
     "suite_problem": _schema(
         suite=_TEXT, level=_INT, number=_INT, name=_TEXT, problem_id=_TEXT, overrides_json=_TEXT
     ),
+    # What a problem lets pass, by the referee; the first measurement in an environment counts.
+    "problem_trait": _schema(
+        problem_id=_TEXT, environment_id=_TEXT, protocol_version=_INT, trait=_TEXT, holds=_BOOL, evidence=_REAL,
+        tolerance=_REAL, device=_TEXT,
+    ),
     "kernel": _schema(kernel_id=_TEXT, source=_TEXT, language=_TEXT, entry_point=_TEXT),
     "environment": _schema(environment_id=_TEXT, identity_json=_TEXT, facts_json=_TEXT, first_seen_at=_TIME),
     "build": _schema(
@@ -94,6 +99,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "counter": ("run_id", "scope", "step", "name"),
     "problem": ("problem_id",),
     "suite_problem": ("suite", "level", "number", "problem_id"),
+    "problem_trait": ("problem_id", "environment_id", "protocol_version", "trait"),
     "kernel": ("kernel_id",),
     "environment": ("environment_id",),
     "build": ("attempt_id", "build_key"),

@@ -116,12 +116,24 @@ def make_attempt(
         seed_commitment="c" * 64, seed="5" * 16, verdict=verdict, honesty=honesty,
         started_at=f"2026-12-01T08:{number // 60 % 60:02d}:{number % 60:02d}.000Z",
         ended_at=f"2026-12-01T09:{number // 60 % 60:02d}:{number % 60:02d}.500Z",
-        stages={"build": 1.5, "load": 0.2, "check": 0.4, "time": 0.9}, evidence={"message": "none"}, speedup=point,
+        stages={"build": 1.5, "load": 0.2, "check": 0.4, "time": 0.9},
+        evidence={"message": "none", "traits": traits_of(number)}, speedup=point,
         speedup_low=low, speedup_high=high, baseline_us=400.0 if correct else None,
-        candidate_us=400.0 / speedup if correct else None, kernelbench_correct=correct or None,
+        candidate_us=400.0 / speedup if correct else None,
+        kernelbench_correct=True if correct or number % 8 == 3 else None,
     )
     build = Build(f"b{number}", item.kernel_id, "ok", "light", "a" * 64, 1.5, 1.4, False, '["c++"]', "")
     return AttemptFile(attempt, environment, item.problem_source, kernel, (build,), samples, labels or {})
+
+
+def traits_of(number: int) -> list[dict[str, Any]]:
+    """Traits of the problem of an attempt: every fifth lets zeros pass, every seventh was never measured."""
+    if number % 7 == 0:
+        return []
+    return [{"trait": name, "holds": holds, "evidence": 0.5 if holds else 80.0, "tolerance": 1e-4}
+            for name, holds in (("zero_passable", number % 5 == 0), ("constant_passable", number % 5 == 0),
+                                ("replay_passable", number % 10 == 0), ("weight_independent", False),
+                                ("tf32_indistinguishable", number % 2 == 0), ("stochastic", False))]
 
 
 def write_attempts(folder: Path, count: int, **options: Any) -> list[AttemptFile]:
