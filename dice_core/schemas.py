@@ -85,6 +85,11 @@ SCHEMAS: dict[str, pa.Schema] = {
         evaluation_id=_TEXT, suite=_TEXT, level=_INT, number=_INT, sample_id=_INT, problem_id=_TEXT, kernel_id=_TEXT,
         attempt_id=_TEXT, no_kernel_reason=_TEXT,
     ),
+    # What others claimed about kernels that were evaluated here.
+    "kernel_claim": _schema(
+        evaluation_id=_TEXT, suite=_TEXT, level=_INT, number=_INT, sample_id=_INT, claim_source=_TEXT, model=_TEXT,
+        claimed_compiled=_BOOL, claimed_correct=_BOOL, claimed_runtime_ms=_REAL, claimed_hardware=_TEXT,
+    ),
     # sha256 of each data file at publication; `audit verify` re-hashes.
     "lake_file": _schema(path=_TEXT, table_name=_TEXT, sha256=_TEXT, size_bytes=_INT, snapshot_id=_INT,
                          recorded_at=_TIME),
@@ -111,5 +116,6 @@ KEYS: dict[str, tuple[str, ...]] = {
     "training_step": ("model_version_id", "step"),
     "evaluation": ("evaluation_id",),
     "evaluation_member": ("evaluation_id", "suite", "level", "number", "sample_id"),
+    "kernel_claim": ("evaluation_id", "suite", "level", "number", "sample_id"),
     "lake_file": ("path",),
 }

@@ -64,7 +64,7 @@ class Trial:
 _OWN = (Trial(0, "kernelbench"), Trial(1, "fresh"))
 TRIALS = (*_OWN, Trial(2, "normal"), Trial(3, "scaled"), Trial(4, "sparse"), Trial(5, "integers"), Trial(6, "outlier"),
           Trial(7, "permuted"), Trial(8, "weights"))
-#: For inputs of `LARGE_BYTES` and more: one trial holds all kinds, in different rows.
+#: For inputs and outputs of `LARGE_BYTES` and more: one trial holds all kinds, in different rows.
 LARGE_TRIALS = (*_OWN, Trial(2, "composite"), Trial(8, "weights"))
 LARGE_BYTES = 512 << 20
 

@@ -183,6 +183,10 @@ class _Referee:
     def draw(self, frame: Frame) -> Mapping[str, Any]:
         """Fresh input sets, one for each seed, written from `offsets` on."""
         seeds, offsets = frame.items("seeds"), frame.items("offsets")
+        if any(trial.size_bytes > _KEEP_LIMIT_BYTES[self._device.type] for trial in self._trials.values()):
+            self._trials.clear()  # timing needs the memory; a later comparison makes its trial again
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
         own = self._draw_s * len(seeds) <= _DRAW_LIMIT_S or not self._base.plain
         nodes = []
         for seed, offset in zip(seeds, offsets, strict=True):

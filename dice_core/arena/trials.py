@@ -21,7 +21,7 @@ from dice_core.arena.worker import has_overlap, output_faults
 
 #: A double-precision reference is made when the ordinary one takes no longer than this and memory allows.
 _DOUBLE_LIMIT_S = {"cpu": 1.0, "cuda": 3.0}
-_DOUBLE_LIMIT_BYTES = {"cpu": 1 << 30, "cuda": 16 << 30}
+_DOUBLE_LIMIT_BYTES = {"cpu": 1 << 30, "cuda": 6 << 30}
 #: Double precision that is this far off means that the module behaves differently in double, not that it is better.
 _DOUBLE_MAX_DIFFERENCE = 0.05
 _OWN_GENERATOR = ("kernelbench", "fresh", "weights")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dice_core.bench.kernelbench import CandidateFile, eval_result, missing_result
@@ -38,6 +38,7 @@ class Member:
     sample_id: int
     kernel_source: str | None
     no_kernel_reason: str = ""
+    claim: Mapping[str, Any] = field(default_factory=dict)  #: what others say of it: columns of `kernel_claim`
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,11 @@ class Evaluation:
                                                        "environment_id": environment_id}),
                             "created_at": utc_now()}],
             "evaluation_member": rows,
+            "kernel_claim": [
+                {"evaluation_id": evaluation_id, "suite": self.suite, "level": m.problem.level,
+                 "number": m.problem.number, "sample_id": m.sample_id, **m.claim}
+                for m in self.members if m.claim
+            ],
             "suite_problem": self.suite_problems(),
             "problem": [{"problem_id": m.problem.problem_id, "source": m.problem.source} for m in self.members],
             "counter": [{"run_id": run_id, "scope": evaluation_id, "step": "attempts", "name": name, "value": value}

@@ -274,7 +274,7 @@ def _models() -> dict[str, list[dict[str, Any]]]:
 
 def _evaluations(attempts: list[AttemptFile]) -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {"evaluation": [], "evaluation_member": [], "suite_problem": [],
-                                             "counter": []}
+                                             "counter": [], "kernel_claim": []}
     for number, model in enumerate(("", make_id("mdl", {"n": 2}))):
         evaluation = make_id("evl", {"n": number})
         rows["evaluation"].append({
@@ -291,6 +291,11 @@ def _evaluations(attempts: list[AttemptFile]) -> dict[str, list[dict[str, Any]]]
                 "attempt_id": None if missing else one.attempt.attempt_id,
                 "no_kernel_reason": "no code block in the answer" if missing else ""})
             if number == 0:
+                rows["kernel_claim"].append({
+                    "evaluation_id": evaluation, "suite": "dicebench", "level": level, "number": within, "sample_id": 0,
+                    "claim_source": "elsewhere.parquet", "model": "a model", "claimed_compiled": True,
+                    "claimed_correct": place % 3 > 0, "claimed_runtime_ms": 1.5 if place % 3 else None,
+                    "claimed_hardware": "another GPU"})
                 rows["suite_problem"].append({
                     "suite": "dicebench", "level": level, "number": within,
                     "name": one.problem_source.split("\n")[0].removeprefix("# "),

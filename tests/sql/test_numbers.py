@@ -158,6 +158,21 @@ def test_scores_in_three_views_equal_the_librarys(filled: Lake) -> None:
     assert any(row["n_untimed"] for row in board if row["score_view"] == "all")
 
 
+def test_claims_stand_beside_verdicts(filled: Lake) -> None:
+    rows = filled.query("SELECT * FROM rpt_claim").to_pylist()
+    assert len(rows) == 45
+    for row in rows:
+        if row["verdict"] in ("TASK_ERROR", "TIMING_DISAGREE") or row["verdict"].startswith("INFRA"):
+            expected = "undecided"
+        elif row["claimed_correct"]:
+            expected = "confirmed" if row["is_honest_correct"] else "refuted"
+        else:
+            expected = "vindicated" if row["is_honest_correct"] else "agreed_wrong"
+        assert row["outcome"] == expected
+        assert row["is_honest_correct"] == (row["verdict"] == "CORRECT" and row["honesty"] in ("own", "mixed"))
+    assert {"confirmed", "refuted", "vindicated", "agreed_wrong", "undecided"} == {row["outcome"] for row in rows}
+
+
 def test_fast_p_is_strict_and_the_first_sample_counts(home: Path, made: ModuleType) -> None:
     """Identical times on both sides are a speedup of exactly 1: not fast_1. A better second sample changes nothing."""
     new = home / "attempts" / "new"
