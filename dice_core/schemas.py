@@ -42,6 +42,11 @@ SCHEMAS: dict[str, pa.Schema] = {
     "suite_problem": _schema(
         suite=_TEXT, level=_INT, number=_INT, name=_TEXT, problem_id=_TEXT, overrides_json=_TEXT
     ),
+    # What a problem lets pass, by the referee; the first measurement in an environment counts.
+    "problem_trait": _schema(
+        problem_id=_TEXT, environment_id=_TEXT, protocol_version=_INT, trait=_TEXT, holds=_BOOL, evidence=_REAL,
+        tolerance=_REAL, device=_TEXT,
+    ),
     "kernel": _schema(kernel_id=_TEXT, source=_TEXT, language=_TEXT, entry_point=_TEXT),
     "environment": _schema(environment_id=_TEXT, identity_json=_TEXT, facts_json=_TEXT, first_seen_at=_TIME),
     "build": _schema(
@@ -82,6 +87,11 @@ SCHEMAS: dict[str, pa.Schema] = {
         evaluation_id=_TEXT, suite=_TEXT, level=_INT, number=_INT, sample_id=_INT, problem_id=_TEXT, kernel_id=_TEXT,
         attempt_id=_TEXT, no_kernel_reason=_TEXT,
     ),
+    # What others claimed about kernels that were evaluated here.
+    "kernel_claim": _schema(
+        evaluation_id=_TEXT, suite=_TEXT, level=_INT, number=_INT, sample_id=_INT, claim_source=_TEXT, model=_TEXT,
+        claimed_compiled=_BOOL, claimed_correct=_BOOL, claimed_runtime_ms=_REAL, claimed_hardware=_TEXT,
+    ),
     # sha256 of each data file at publication; `audit verify` re-hashes.
     "lake_file": _schema(path=_TEXT, table_name=_TEXT, sha256=_TEXT, size_bytes=_INT, snapshot_id=_INT,
                          recorded_at=_TIME),
@@ -96,6 +106,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "counter": ("run_id", "scope", "step", "name"),
     "problem": ("problem_id",),
     "suite_problem": ("suite", "level", "number", "problem_id"),
+    "problem_trait": ("problem_id", "environment_id", "protocol_version", "trait"),
     "kernel": ("kernel_id",),
     "environment": ("environment_id",),
     "build": ("attempt_id", "build_key"),
@@ -107,5 +118,6 @@ KEYS: dict[str, tuple[str, ...]] = {
     "training_step": ("model_version_id", "step"),
     "evaluation": ("evaluation_id",),
     "evaluation_member": ("evaluation_id", "suite", "level", "number", "sample_id"),
+    "kernel_claim": ("evaluation_id", "suite", "level", "number", "sample_id"),
     "lake_file": ("path",),
 }

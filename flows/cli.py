@@ -220,6 +220,9 @@ def bundle_export(
     = None,
     reference_field: Annotated[str, typer.Option(help="Field of the reference in --pairs.")] = "pytorch_code",
     kernel_field: Annotated[str, typer.Option(help="Field of the kernel in --pairs.")] = "generated_code",
+    claims: Annotated[Path | None, typer.Option(help="Rows of kernels for problems of --suite, with what others "
+                                                     "claim of them.")] = None,
+    choose: Annotated[int, typer.Option(help="Of --claims take so many, evenly over models and levels (0: all).")] = 0,
     name: Name = "", suite: Suite = None, problems: Problems = "", size: Sizes = None,
     device: Annotated[str, typer.Option(help="Device of the machine that will measure.")] = "cuda",
     plan: Plan = None,
@@ -228,7 +231,7 @@ def bundle_export(
     from flows.entry import export_bundle
 
     console.out.print(str(export_bundle(settings_of(context, plan=plan), folder, kernels, pairs, reference_field,
-                                        kernel_field, name, suite, problems, size or [], device)))
+                                        kernel_field, name, suite, problems, size or [], device, claims, choose)))
 
 
 @bundle_app.command("run")

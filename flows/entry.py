@@ -178,14 +178,22 @@ def folder_evaluation(
 
 def export_bundle(
     settings: Settings, folder: Path, kernels: Path | None, pairs: Path | None, reference_field: str, kernel_field: str,
-    name: str, suite: Path | None, chosen: str, sizes: Sequence[str], device: str,
+    name: str, suite: Path | None, chosen: str, sizes: Sequence[str], device: str, claims: Path | None = None,
+    choose: int = 0,
 ) -> Path:
     """`dice bundle export`."""
     from dice_core.arena import bundle
+    from dice_core.bench.claims import choose as choose_claims
+    from dice_core.bench.claims import from_claims
 
-    if (kernels is None) == (pairs is None):
-        raise UsageError("say what to measure: either --kernels FOLDER or --pairs FILE")
-    if pairs is not None:
+    if sum(one is not None for one in (kernels, pairs, claims)) != 1:
+        raise UsageError("say what to measure: one of --kernels FOLDER, --pairs FILE, --claims FILE")
+    if claims is not None:
+        rows: Sequence[Any] = read_rows(claims)
+        rows = choose_claims(rows, choose, settings.seed) if choose else rows
+        evaluation = from_claims(name or claims.stem, load_problems(suite, chosen, sizes), rows, plan=settings.plan,
+                                 device=device, source=claims.name)
+    elif pairs is not None:
         evaluation = from_pairs(name or pairs.stem, read_rows(pairs), reference_field=reference_field,
                                 kernel_field=kernel_field, plan=settings.plan, device=device, source=pairs.name)
     else:

@@ -11,7 +11,8 @@ from prefect.cache_policies import NO_CACHE
 from dice_core.arena.evaluate import ArenaConfig, evaluate
 from dice_core.bench.evaluation import Evaluation
 from dice_core.bench.kernelbench import write_eval_results
-from dice_core.bench.score import fast_p
+from dice_core.bench.score import VIEWS, fast_p
+from dice_core.bench.sidecar import write_sidecar
 from dice_core.curation.pipeline import CurationConfig, Measurements
 from dice_core.curation.speedup_filter import latest_measurements
 from dice_core.errors import ArenaError
@@ -83,7 +84,7 @@ def _evaluate(run: Run, items: Sequence[WorkItem]) -> None:
 
 @task(cache_policy=NO_CACHE)
 def record_evaluation(run: Run, evaluation: Evaluation, attempts: dict[str, Attempt], out_dir: Path) -> str:
-    """Write KernelBench's `eval_results.json` and the evaluation's rows; returns its id.
+    """Write KernelBench's `eval_results.json`, our sidecar beside it, and the evaluation's rows; returns its id.
 
     One level gives `<out_dir>/eval_results.json`, several give `<out_dir>/level_<L>/eval_results.json`, since
     KernelBench keys its file by problem number within one level.
@@ -94,20 +95,26 @@ def record_evaluation(run: Run, evaluation: Evaluation, attempts: dict[str, Atte
         for level, entries in by_level.items():
             folder = out_dir if len(by_level) == 1 else out_dir / f"level_{level}"
             write_eval_results(folder / "eval_results.json", entries)
+            write_sidecar(folder, evaluation, run.environment_id, attempts, level)
         tables = evaluation.tables(run.environment_id, run.run_id, attempts)
         lake.commit(tables, message=f"evaluation {evaluation.name}", run_id=run.run_id)
     return evaluation.evaluation_id(run.environment_id)
 
 
 def scores(run: Run, evaluation: Evaluation, attempts: Mapping[str, Attempt]) -> dict[str, str]:
-    """fast_0, fast_1 and fast_2 by level, in words."""
+    """fast_0, fast_1 and fast_2 by level and view, in words; `sure` asks the lower bound of the speedup."""
     outcomes = evaluation.outcomes(run.environment_id, attempts)
-    by_p = {p: fast_p(outcomes, p) for p in (0.0, 1.0, 2.0)}
-    return {
-        f"level_{level}": "  ".join(f"fast_{p:g} {found[level].passed}/{found[level].problems}"
-                                    for p, found in by_p.items())
-        for level in by_p[0.0]
-    }
+    told: dict[str, str] = {}
+    for view in VIEWS:
+        by_p = {p: fast_p(outcomes, p, view=view) for p in (0.0, 1.0, 2.0)}
+        sure = fast_p(outcomes, 1.0, view=view, at_lower_bound=True)
+        for level, first in by_p[0.0].items():
+            parts = [f"fast_{p:g} {found[level].passed}/{found[level].problems}" for p, found in by_p.items()]
+            one = by_p[1.0][level]
+            told[f"level_{level} {view}"] = "  ".join(
+                [*parts, f"fast_1 sure {sure[level].passed}/{first.problems}",
+                 f"fast_1 interval {one.low:.0%}-{one.high:.0%}"])
+    return told
 
 
 @task(cache_policy=NO_CACHE)

@@ -1,9 +1,16 @@
 """The judge's rules on outputs: form first, then errors. Plain numbers in, a verdict out; no torch here.
 
-A value passes when its error against the (double-precision) reference is at most `max(K * error of the reference's
-own fp32 answer, floor)`, both as relative L2 norm and as peak over RMS. Both are relative to the size of the
-answer, and no tolerance reaches 1, so zeros never pass for a reference that is not zero.
-The reference's own error measures how hard the inputs are; the floor leaves room for another order of summation.
+A value passes when its error against the (double-precision) reference is at most
+
+    max(K * error of the reference's own answer, floor * max(1, condition / 2))
+
+as relative L2 norm of the whole output, of every row of it, and as peak over RMS. The floor is what another order of
+summation may cost a well-conditioned result in fp32: rounding of partial sums grows with the square root of their
+number (Higham, Accuracy and Stability of Numerical Algorithms, ch. 4), 1e-4 is 1,700 roundings, and TF32 or half
+precision stay above it. `condition` is measured: how much the reference's answer changes, relatively, when inputs and
+parameters change by 2^-20, so inputs on which any order of summation loses digits are not held against a kernel, while
+a less precise arithmetic loses the same factor and is still seen. All limits are relative to the size of the answer and
+none reaches 1, so zeros never pass for a reference that is not zero.
 """
 
 from __future__ import annotations
@@ -16,12 +23,14 @@ from dice_core.errors import ProtocolError
 from dice_core.records import Verdict
 
 K = 4.0
-#: Floor of the relative L2 error by dtype; about 1e-4 for fp32, which true fp32 arithmetic meets and TF32 does not.
+#: Floor of the relative L2 error by dtype.
 FLOORS = {"float64": 1e-7, "complex128": 1e-7, "float16": 1e-2, "bfloat16": 1e-2, "float8_e4m3fn": 1e-1,
           "float8_e5m2": 2e-1}
 _FLOOR_FP32 = 1e-4
-#: A single element may be off by this many floors of the RMS.
+#: A single element may be off by this many floors of the RMS, a single row by this many floors of its own size.
 PEAK_FACTOR = 5.0
+#: On small whole numbers whose answer the reference gives exactly, every order of summation does.
+_EXACT_SHARE = 0.01
 _MAX_L2, _MAX_PEAK = 0.1, 0.5
 #: With an all-zero reference, the norm of the error must stay below this.
 _ZERO_TOLERANCE = 1e-6
@@ -32,7 +41,11 @@ _ANYWHERE = 1 << 62
 
 @dataclass(frozen=True)
 class Trial:
-    """One set of inputs: kinds are `kernelbench` and `fresh` (the problem's own generator), `normal`, `mixture`."""
+    """One set of inputs.
+
+    Kinds are `kernelbench` and `fresh` (the problem's own generator), those of `drawing.alter`, and `weights`: the
+    problem's own generator with other parameters and buffers on both sides.
+    """
 
     index: int
     kind: str
@@ -42,8 +55,18 @@ class Trial:
         """Counts for KernelBench's verdict, and cannot be skipped."""
         return self.kind in ("kernelbench", "fresh")
 
+    @property
+    def draw_index(self) -> int:
+        """The trial whose draw this one starts from: a permuted copy shows the first trial's values again."""
+        return 0 if self.kind == "permuted" else self.index
 
-TRIALS = (Trial(0, "kernelbench"), Trial(1, "fresh"), Trial(2, "fresh"), Trial(3, "normal"), Trial(4, "mixture"))
+
+_OWN = (Trial(0, "kernelbench"), Trial(1, "fresh"))
+TRIALS = (*_OWN, Trial(2, "normal"), Trial(3, "scaled"), Trial(4, "sparse"), Trial(5, "integers"), Trial(6, "outlier"),
+          Trial(7, "permuted"), Trial(8, "weights"))
+#: For inputs and outputs of `LARGE_BYTES` and more: one trial holds all kinds, in different rows.
+LARGE_TRIALS = (*_OWN, Trial(2, "composite"), Trial(8, "weights"))
+LARGE_BYTES = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -98,14 +121,21 @@ def check_contract(faults: list[Any], mutated: list[Any], reference: dict[str, A
     return None
 
 
-def check_values(leaves: list[dict[str, Any]], *, factor: float = 1.0, floor_from: list[dict[str, Any]] | None = None
-                 ) -> Finding | None:
+def allowed_error(dtype: str, condition: float, own: float) -> float:
+    """Relative L2 error that an output of this dtype may have."""
+    return max(K * own, FLOORS.get(dtype, _FLOOR_FP32) * max(1.0, condition / 2))
+
+
+def check_values(leaves: list[dict[str, Any]], *, factor: float = 1.0, floor_from: list[dict[str, Any]] | None = None,
+                 kind: str = "") -> Finding | None:
     """Errors of all outputs against the tolerance.
 
     Args:
         leaves: what `metrics.measure` gave for each output.
         factor: widens the tolerance.
-        floor_from: measures whose `ref_l2` and `ref_peak` to use instead (of a trial with a double reference).
+        floor_from: measures whose `ref_l2`, `ref_peak` and `condition` to use instead (of a trial with a double
+            reference); rows are then not looked at, since these belong to other values.
+        kind: of the trial.
     """
     for number, leaf in enumerate(leaves):
         own = floor_from[number] if floor_from is not None else leaf
@@ -120,13 +150,26 @@ def check_values(leaves: list[dict[str, Any]], *, factor: float = 1.0, floor_fro
             if leaf["l2_absolute"] > _ZERO_TOLERANCE:
                 return _wrong(number, f"the reference is all zero, the output has norm {leaf['l2_absolute']:.3g}")
             continue
-        floor = FLOORS.get(leaf["dtype"], _FLOOR_FP32)
-        l2 = min(_MAX_L2, factor * max(K * own.get("ref_l2", 0.0), floor))
-        peak = min(_MAX_PEAK, factor * max(K * own.get("ref_peak", 0.0), PEAK_FACTOR * floor))
-        if leaf["l2"] > l2:
-            return _wrong(number, f"relative L2 error {leaf['l2']:.3g} (allowed {l2:.3g})")
-        if leaf["peak"] > peak:
-            return _wrong(number, f"largest error is {leaf['peak']:.3g} of the RMS (allowed {peak:.3g})")
+        share = _EXACT_SHARE if kind == "integers" and leaf.get("exact") else 1.0
+        reason = _too_far(leaf, own, factor * share, rows=floor_from is None)
+        if reason is not None:
+            return _wrong(number, reason)
+    return None
+
+
+def _too_far(leaf: dict[str, Any], own: dict[str, Any], factor: float, *, rows: bool) -> str | None:
+    dtype, condition = leaf["dtype"], own.get("condition", 0.0)
+    l2 = min(_MAX_L2, factor * allowed_error(dtype, condition, own.get("ref_l2", 0.0)))
+    if leaf["l2"] > l2:
+        return f"relative L2 error {leaf['l2']:.3g} (allowed {l2:.3g})"
+    peak = factor * max(K * own.get("ref_peak", 0.0), PEAK_FACTOR * allowed_error(dtype, condition, 0.0))
+    if leaf["peak"] > min(_MAX_PEAK, peak):
+        return f"largest error is {leaf['peak']:.3g} of the RMS (allowed {min(_MAX_PEAK, peak):.3g})"
+    row = leaf["row"] if rows else None
+    if row is not None:
+        allowed = factor * max(K * row["ref_l2"], PEAK_FACTOR * allowed_error(dtype, row["condition"], 0.0))
+        if row["l2"] > min(_MAX_PEAK, allowed):
+            return f"row {row['index']}: relative L2 error {row['l2']:.3g} (allowed {min(_MAX_PEAK, allowed):.3g})"
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import secrets
 import time
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from dice_core.arena.correctness import TIMED_FACTOR, Finding, check_output, che
 from dice_core.arena.frames import Frame
 from dice_core.arena.reference import Reference, TrialFacts, attach
 from dice_core.arena.regions import Region
-from dice_core.arena.trees import Node, aligned, derive_seed, tensors
+from dice_core.arena.trees import PIECE, Node, aligned, cut, derive_seed, tensors, total_bytes
 from dice_core.errors import ProtocolError
 from dice_core.records import TimingSample
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SIDES = ("eager", "candidate")
+#: Of a tensor with more elements than these pieces hold, so many random pieces are compared. Who leaves out a share f
+#: of it goes unseen with probability (1 - f)^256.
+_PIECES = 256
+_random = secrets.SystemRandom()
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ class Call:
     call_seed: int | None
     which: list[int] = field(default_factory=list)  #: places in the batch; empty: not compared
     offsets: list[int] = field(default_factory=list)
+    pieces: list[list[int]] = field(default_factory=list)  #: of each output tensor: where the compared pieces begin
     at_once: bool = False  #: every call is compared, so one request may both run and copy out
 
 
@@ -86,8 +93,10 @@ class Exchange:
         self._evidence: Region
         self.samples: list[TimingSample] = []
         self.generator = ""  #: how timed inputs were drawn
-        self.in_slot = max(aligned(reference.input_bytes), 256)
-        self.out_slot = max(aligned(int(facts.facts["output_bytes"])), 256)
+        self.in_slot = max(aligned(reference.slot_bytes), 256)
+        self.call_bytes = reference.input_bytes + int(facts.facts["output_bytes"])  #: on the device, of one call
+        self._form = cut(facts.output, _PIECES * PIECE)  #: of what is compared of an output
+        self.out_slot = max(aligned(total_bytes(self._form)), 256)
 
     @contextmanager
     def regions(self, input_sets: int, output_places: int) -> Iterator[None]:
@@ -104,6 +113,17 @@ class Exchange:
         finally:
             for region in regions:
                 region.close()
+
+    def choose(self, call: Call, compared: int, first: int) -> None:
+        """Choose what is compared of a call: `compared` of its outputs, to the places from `first` on, in pieces."""
+        call.which = sorted(_random.sample(range(len(call.nodes)), compared))
+        call.offsets = [(first + number) * self.out_slot for number in range(compared)]
+        sizes = [math.prod(leaf["shape"]) for leaf in tensors(self._facts.output)]
+        call.pieces = [
+            sorted(_random.randrange(size - PIECE + 1) for _ in range(_PIECES)) if size > _PIECES * PIECE else []
+            for size in sizes
+        ]
+        call.at_once = call.at_once and not any(call.pieces)
 
     def draw(self, label: object, count: int) -> tuple[list[Node], list[int]]:
         """Fresh input sets in the input region: their trees and seeds."""
@@ -133,9 +153,10 @@ class Exchange:
         answer = told = self._ask(side, "go", {
             "spin_us": spin_us, "offsets": call.offsets if at_once else None, "inspect": False, "hold": False}, stage)
         if call.offsets and not at_once:
-            told = self._ask(side, "collect", {"offsets": call.offsets, "which": call.which}, stage)
+            told = self._ask(
+                side, "collect", {"offsets": call.offsets, "which": call.which, "pieces": call.pieces}, stage)
         judge_us = (time.perf_counter_ns() - begin) / 1000.0
-        outputs = told.items("outputs", timing.MAX_BATCH) if call.offsets else []
+        outputs = told.items("outputs", timing.MAX_ROW) if call.offsets else []
         if side == "candidate" and call.offsets:
             if not told.flag("copied") or len(outputs) != len(call.offsets):
                 raise ProtocolError("outputs of a timed call were not copied out")
@@ -159,7 +180,7 @@ class Exchange:
         return None
 
     def _compare(self, got: Any, eager: Node, offset: int) -> Finding | None:
-        node, finding = check_output(got, self._facts.output, offset, offset + self.out_slot)
+        node, finding = check_output(got, self._form, offset, offset + self.out_slot)
         if finding is not None or not tensors(node):
             return finding
         answer = self._reference.ask("compare", {"node": node, "own": eager}, stage="comparison")

@@ -1,23 +1,19 @@
-"""Tensors in and out of shared regions, and the drawing of inputs. Runs inside children (needs torch)."""
+"""Tensors in and out of shared regions. Runs inside children (needs torch)."""
 
 from __future__ import annotations
 
-import math
 import mmap
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from dice_core.arena.trees import ITEM_BYTES, Node, aligned
 
 _DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_BYTES}
-_HOST = torch.device("cpu")
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
-#: Calls that give back the very values they were given, for following a generator's output to the input list.
-_CARRIERS = {"to", "cuda", "cpu", "contiguous", "requires_grad_", "view", "reshape", "clone", "detach"}
+#: Bytes that are compared at once, so that a comparison takes no memory to speak of.
+_CHUNK_BYTES = 128 << 20
 
 
 class UnsupportedValue(Exception):
@@ -33,6 +29,15 @@ def view_of(buffer: torch.Tensor, node: Node) -> torch.Tensor:
     """The tensor of a node as a view of the region."""
     raw = buffer[node["offset"] : node["offset"] + node["nbytes"]]
     return raw.view(_DTYPES[node["dtype"]]).view(node["shape"])
+
+
+def source_of(node: Node, buffer: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The values of a tensor node: drawn on `device`, or a view of the region."""
+    if "draw" not in node:
+        return view_of(buffer, node)
+    generator = torch.Generator(device).manual_seed(node["draw"]["seed"])
+    make = torch.rand if node["draw"]["kind"] == "rand" else torch.randn
+    return make(node["shape"], generator=generator, dtype=_DTYPES[node["dtype"]], device=device)
 
 
 def encode(value: object, buffer: torch.Tensor | None, offset: int, *, strict: bool = True) -> tuple[Node, int]:
@@ -94,8 +99,8 @@ def decode(node: Node, buffer: torch.Tensor, device: torch.device) -> Any:
     """Fresh value of a tree; tensors are copies on `device`."""
     kind = node["k"]
     if kind == "tensor":
-        source = view_of(buffer, node)
-        return source.clone() if device.type == "cpu" else source.to(device)
+        source = source_of(node, buffer, device)
+        return source.clone() if device.type == "cpu" and "draw" not in node else source.to(device)
     if kind == "list":
         return [decode(item, buffer, device) for item in node["items"]]
     if kind == "tuple":
@@ -107,13 +112,6 @@ def decode(node: Node, buffer: torch.Tensor, device: torch.device) -> Any:
     if kind == "float":
         return float.fromhex(node["v"])
     return node.get("v")
-
-
-def packed(value: object) -> tuple[Node, torch.Tensor]:
-    """The tree of `value` and one buffer that holds the bytes of all its tensors."""
-    _, size = encode(value, None, 0)
-    buffer = torch.zeros(max(size, 1), dtype=torch.uint8)
-    return encode(value, buffer, 0)[0], buffer
 
 
 def leaves(value: object) -> list[torch.Tensor]:
@@ -142,96 +140,25 @@ def map_leaves(value: Any, change: Callable[[int, torch.Tensor], torch.Tensor], 
     return value
 
 
-@dataclass
-class Drawn:
-    """One set of inputs on the host. `plain[i]` names the generator (`rand`, `randn`) that made tensor i unaltered."""
+def cut(value: Any, starts: list[list[int]], length: int) -> Any:
+    """`value` with pieces of `length` elements in place of each tensor for which there are starts, in one row."""
 
-    values: list[Any]
-    plain: dict[int, str] = field(default_factory=dict)
-
-
-class _Follow(TorchFunctionMode):
-    """Notes which tensors come from torch.rand or torch.randn without any arithmetic."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.origin: dict[int, tuple[torch.Tensor, str]] = {}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
-        if isinstance(result, torch.Tensor):
-            if name in ("rand", "randn", "rand_like", "randn_like"):
-                self.origin[id(result)] = (result, name.removesuffix("_like"))
-            elif name in _CARRIERS and args and id(args[0]) in self.origin:
-                self.origin[id(result)] = (result, self.origin[id(args[0])][1])
-            else:
-                self.origin.pop(id(result), None)
-        return result
-
-
-def draw(get_inputs: Callable[[], Any], seed: int) -> Drawn:
-    """Call a problem's own `get_inputs()` on the host under `seed`, as KernelBench does.
-
-    Raises:
-        UnsupportedValue: it does not return a list or tuple.
-    """
-    torch.manual_seed(seed)
-    with _Follow() as follow:
-        values = get_inputs()
-    if not isinstance(values, list | tuple):
-        raise UnsupportedValue(f"get_inputs() returned {type(values).__name__}, not a list")
-    plain = {
-        index: follow.origin[id(leaf)][1]
-        for index, leaf in enumerate(leaves(list(values)))
-        if id(leaf) in follow.origin and leaf.is_floating_point()
-    }
-    host = map_leaves(list(values), lambda _, leaf: leaf.detach().cpu())
-    return Drawn(host, plain)
-
-
-def redraw(base: Drawn, seed: int, device: torch.device = _HOST) -> Drawn:
-    """New values of the same distribution for every plain floating input, drawn on `device`; others are kept."""
-    generator = torch.Generator(device).manual_seed(seed)
-
-    def change(index: int, leaf: torch.Tensor) -> torch.Tensor:
-        kind = base.plain.get(index)
-        if kind is None:
+    def pieces(index: int, leaf: torch.Tensor) -> torch.Tensor:
+        if index >= len(starts) or not starts[index]:
             return leaf
-        make = torch.rand if kind == "rand" else torch.randn
-        return make(leaf.shape, generator=generator, dtype=leaf.dtype, device=device)
+        flat = leaf.detach().reshape(-1)
+        return torch.cat([flat[start : start + length] for start in starts[index]])
 
-    return Drawn(map_leaves(base.values, change), base.plain)
-
-
-def standard_normal(base: Drawn, seed: int) -> Drawn | None:
-    """Standard normal values for every plain floating input; None when there is none."""
-    if not base.plain:
-        return None
-    normal = Drawn(base.values, dict.fromkeys(base.plain, "randn"))
-    return Drawn(redraw(normal, seed).values, base.plain)
+    return map_leaves(value, pieces)
 
 
-def mixture(base: Drawn, seed: int) -> Drawn | None:
-    """Harder values for every plain floating input: rows of scale 10^U(-2, 2), exact zeros and ties.
-
-    Rows are slices of the last dimension. A tenth of the entries is zero; a quarter of the rows is rounded to whole
-    multiples of its scale, which makes ties. None when no input is plain. Idea: kernel-evaluation mixtures as used by
-    robust evaluators (structured, scaled and tied inputs beside uniform ones).
-    """
-    if not base.plain:
-        return None
-    generator = torch.Generator().manual_seed(seed)
-
-    def change(index: int, leaf: torch.Tensor) -> torch.Tensor:
-        if index not in base.plain or leaf.numel() == 0:
-            return leaf
-        values = torch.randn(leaf.shape, generator=generator, dtype=torch.float32)
-        rows = (*leaf.shape[:-1], 1) if leaf.dim() else ()
-        tied = torch.rand(rows, generator=generator) < 0.25
-        values = torch.where(tied, values.round(), values)
-        values = values.masked_fill(torch.rand(leaf.shape, generator=generator) < 0.1, 0.0)
-        scale = torch.exp(math.log(10.0) * (torch.rand(rows, generator=generator) * 4 - 2))
-        return (values * scale).to(leaf.dtype)
-
-    return Drawn(map_leaves(base.values, change), base.plain)
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same bytes (NaN equals itself); compared on the device of `one`, in pieces."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    ours, theirs = (leaf.detach().contiguous().view(-1).view(torch.uint8) for leaf in (one, other))
+    return all(
+        torch.equal(piece, theirs[start : start + _CHUNK_BYTES].to(piece.device))
+        for start in range(0, ours.numel(), _CHUNK_BYTES)
+        for piece in (ours[start : start + _CHUNK_BYTES],)
+    )

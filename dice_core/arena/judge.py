@@ -170,7 +170,7 @@ class _Case:
                     {
                         "source": self._source, "device": self._judge._device, "threads": self._judge._threads,
                         "init": self._reference.init, "state": self._reference.state,
-                        "seed": self._reference.model_seed,
+                        "order": self._reference.state_order, "seed": self._reference.model_seed,
                         "artefacts": {key: result.to_json() for key, result in artefacts.items()},
                     },
                     "load", self._judge._timeouts.load_s,
@@ -241,13 +241,35 @@ class _Case:
     def _check_trials(self, trials: list[TrialFacts], outputs: Region, evidence: Region, slot: int) -> None:
         """All trials, then the first once more over other garbage, with the earlier output looked at again."""
         records: list[dict[str, Any]] = []
-        self._outcome.evidence |= {"trials": records, "skipped_trials": {
-            str(index): reason for index, reason in sorted(self._reference.skipped.items())}}
-        for trial in [*trials, trials[0]]:
-            again = len(records) == len(trials)
-            finding = self._one_trial(trial, outputs, evidence, slot, records, poison=POISONS[again], hold=not again)
-            if finding is not None:
-                raise _Decided(finding.verdict, stage="check", reason=finding.reason)
+        skipped = {str(index): reason for index, reason in sorted(self._reference.skipped.items())}
+        self._outcome.evidence |= {"trials": records, "skipped_trials": skipped, "traits": self._reference.traits}
+        wrong: Finding | None = None
+        for number, trial in enumerate([*trials, trials[0]]):
+            again = number == len(trials)
+            if trial.trial.kind == "weights" and not self._outcome.evidence["state"].startswith("loaded"):
+                skipped[str(trial.trial.index)] = "the candidate's state cannot be matched with the reference's"
+                continue
+            if wrong is not None and not trial.trial.is_own_generator:
+                break
+            with self._state_of(trial):
+                finding = self._one_trial(
+                    trial, outputs, evidence, slot, records, poison=POISONS[again], hold=not again)
+            wrong = wrong or finding
+            if wrong is not None and wrong.verdict is not Verdict.INCORRECT_NUMERICAL:
+                break  # a wrong number may go on, for KernelBench's own verdict on all of its trials
+        if wrong is not None:
+            raise _Decided(wrong.verdict, stage="check", reason=wrong.reason)
+
+    @contextmanager
+    def _state_of(self, trial: TrialFacts) -> Iterator[None]:
+        """The candidate with the parameters and buffers that the trial is made with."""
+        other, timeout_s = self._reference.other_state, self._judge._timeouts.load_s
+        if trial.trial.kind != "weights" or other is None:
+            yield
+            return
+        self._ask("restate", {"state": other}, "other weights", timeout_s)
+        yield
+        self._ask("restate", {"state": self._reference.state}, "other weights", timeout_s)
 
     def _one_trial(
         self, trial: TrialFacts, outputs: Region, evidence: Region, slot: int, records: list[dict[str, Any]], *,
@@ -292,7 +314,7 @@ class _Case:
         record["kernelbench"] = all(leaf["kernelbench"] for leaf in leaves)
         if trial.trial.index == 0:
             self._floors = leaves
-        return check_values(leaves)
+        return check_values(leaves, kind=trial.trial.kind)
 
     def _check_held(self, outputs: Region, evidence: Region, slot: int) -> Finding | None:
         trial = self._previous

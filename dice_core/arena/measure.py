@@ -22,6 +22,8 @@ from dice_core.records import TimingSample, Verdict
 
 #: Distinct inputs of one block take at most this much; with less room they repeat, which is recorded.
 INPUT_BUDGET_BYTES = 512 << 20
+#: Inputs and outputs of the calls of one sample take at most this much on the device; three times over, in turn.
+CALLS_BUDGET_BYTES = 8 << 30
 #: Up to this much output per block every timed call is compared.
 _CHECK_ALL_BYTES = 16 << 20
 #: Above this, only one random call of a block is.
@@ -94,7 +96,7 @@ class Measurement:
     def _run(self) -> tuple[str, timing.Speedup]:
         warm = self._warm_up()
         size = self._plan.size(warm["eager"].call_us)
-        batch = min(timing.batch_size(min(one.call_us for one in warm.values())), self._sets(timing.MAX_BATCH))
+        batch = self._calls(timing.batch_size(min(one.call_us for one in warm.values())))
         if batch > 1:
             size = replace(size, calls=max(_LEAST_CALLS, size.calls // _CALLS_IN_BATCH))
         launch_us = max(one.launch_us for one in warm.values())
@@ -109,8 +111,12 @@ class Measurement:
         return basis, speedup
 
     def _sets(self, wanted: int) -> int:
-        """Input sets that fit."""
+        """Input sets that fit into a region."""
         return max(2, min(INPUT_BUDGET_BYTES // self._exchange.in_slot, wanted)) if wanted > 1 else 1
+
+    def _calls(self, wanted: int) -> int:
+        """Calls of one sample: inputs and outputs fit on the device together, each call has an input set of its own."""
+        return max(1, min(wanted, self._sets(wanted), CALLS_BUDGET_BYTES // self._exchange.call_bytes))
 
     # ---- warm-up -------------------------------------------------------------------------------------------------
 
@@ -179,7 +185,7 @@ class Measurement:
             call = Call([nodes[pick] for pick in picks], seeds[picks[0]], self._exchange.call_seed(block, repetition),
                         at_once=chosen_most == calls and batch == 1)
             if repetition in chosen:
-                self._compare_some(call, compared, chosen.index(repetition) * compared)
+                self._exchange.choose(call, compared, chosen.index(repetition) * compared)
             planned.append(call)
         taken = {
             side: [self._take(side, call, Place(block, order, repetition), self._spin_us)
@@ -190,20 +196,15 @@ class Measurement:
             self._spin_us = timing.longer_spin_us(self._spin_us)
         self._compare(planned, taken, f"block {block}")
 
-    def _compare_some(self, call: Call, compared: int, first: int) -> None:
-        call.which = sorted(secrets.SystemRandom().sample(range(len(call.nodes)), compared))
-        call.offsets = [(first + number) * self._exchange.out_slot for number in range(compared)]
-
     # ---- rows ----------------------------------------------------------------------------------------------------
 
     def _rows(self, calls: int, basis: str) -> timing.Proof:
         """Rows of calls with nothing hidden, and what they say about the candidate's claims; in doubt as many again."""
-        sets = self._sets(calls)
-        calls = min(calls, sets)  # every call of a row has an input of its own
+        calls = self._calls(calls)
         compared = min(calls, _CHECKED_IN_BATCH, max(1, _CHECK_ALL_BYTES // self._exchange.out_slot))
         claimed_us = timing.median_us(self._exchange.samples, "candidate", basis)
         rows: list[timing.Row] = []
-        with self._exchange.regions(sets, compared):
+        with self._exchange.regions(calls, compared):
             for number in range(-_WARM_ROWS, 0):
                 self._row(number, calls, compared)
             for start in (0, self._plan.rows):
@@ -223,7 +224,7 @@ class Measurement:
     def _row(self, number: int, calls: int, compared: int) -> timing.Row:
         nodes, seeds = self._exchange.draw(f"row {number}", calls)
         call = Call(nodes, seeds[0], self._exchange.call_seed("row", number))
-        self._compare_some(call, compared, 0)
+        self._exchange.choose(call, compared, 0)
         taken = {
             side: [self._take(side, call, Place(number, order, 0, warmup=number < 0, end_to_end=True), 0.0)]
             for order, side in enumerate(SIDES if number % 2 == 0 else reversed(SIDES))

@@ -1,89 +1,213 @@
-"""Errors of one output tensor against the reference. Runs in the referee; `correctness.py` decides on the numbers."""
+"""Errors of one output tensor against the reference. Runs in the referee; `correctness.py` decides on the numbers.
+
+Outputs are read in pieces, since at KernelBench's sizes one double-precision copy takes 13 GB.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from dice_core.arena.correctness import PEAK_FACTOR, K, allowed_error
+from dice_core.arena.weights import STEP
+
 #: KernelBench's tolerance (atol = rtol) by the reference's dtype.
 _KERNELBENCH = {torch.float32: 1e-4, torch.float64: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _HUGE = 1e300
+#: Elements that are compared at once.
+_PIECE = 1 << 25
+#: A row has at least this many elements; shorter last dimensions are taken together.
+_ROW = 32
+#: A row that is smaller than this part of the tensor's RMS is measured against that part: it may be rounding itself.
+_SMALL_ROW = 1e-3
 
 
-def measure(got: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor | None) -> dict[str, Any]:
+@dataclass
+class Yardstick:
+    """How exact one output of the reference is, by row. All in double precision on the output's device."""
+
+    row_norm: torch.Tensor  #: norm of the (double-precision) reference
+    row_own: torch.Tensor  #: norm of the error of the reference's own answer; zeros without a double reference
+    row_nudged: torch.Tensor  #: norm of the change when inputs and parameters are nudged; zeros when not known
+    own_peak: float  #: largest error of the reference's own answer
+    count: int  #: finite elements
+    own_mismatch: float = 0.0  #: of integers: share that differs in double precision or after nudging
+
+
+def kernelbench_tolerance(dtype: torch.dtype) -> float:
+    """What KernelBench allows at this precision, absolute and relative alike."""
+    return _KERNELBENCH.get(dtype, 1e-4)
+
+
+def measure(got: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor | None, yard: Yardstick | None = None
+            ) -> dict[str, Any]:
     """Numbers about one output.
 
     Args:
         got: the candidate's output, same shape and dtype as `expected`.
         expected: the reference's output in its own precision.
         exact: the reference in double precision, or None.
+        yard: of the reference; made from `expected` and `exact` when None.
 
     Returns:
         `dtype`, `kernelbench`, and for floating outputs `masks_equal` (NaN and infinities at the same places),
         `zero_reference`, `l2` (norm of the error over norm of the reference), `peak` (largest error over the
-        reference's RMS), `ref_l2` and `ref_peak` (the same of `expected` against `exact`, 0 without it), `l2_absolute`
-        for an all-zero reference. For other outputs `mismatch` and `ref_mismatch`, shares of unequal elements.
+        reference's RMS), `ref_l2` and `ref_peak` (the same of `expected` against `exact`, 0 without it), `condition`
+        (relative change of the answer over relative change of inputs and parameters, 0 when unknown), `l2_absolute`
+        for an all-zero reference, and `row`: the row that is furthest off for what it may be, with its own `l2`,
+        `ref_l2` and `condition`; `exact` says that the reference's own answer has no error. For other outputs
+        `mismatch` and `ref_mismatch`, shares of unequal elements.
     """
     name = str(expected.dtype).removeprefix("torch.")
     if expected.is_complex():
         return measure(torch.view_as_real(got), torch.view_as_real(expected),
-                       None if exact is None else torch.view_as_real(exact)) | {"dtype": name}
+                       None if exact is None else torch.view_as_real(exact), yard) | {"dtype": name}
+    if yard is None:
+        yard = yardstick(expected, exact, None)
     if not expected.is_floating_point():
         reference = expected if exact is None else exact.to(expected.dtype)
-        mismatch = _share(got != reference)
-        return {
-            "dtype": name, "kernelbench": bool(torch.equal(got, expected)), "mismatch": mismatch,
-            "ref_mismatch": _share(expected != reference),
-        }
-    return {"dtype": name, "kernelbench": _kernelbench(got, expected), **_floating(got, expected, exact)}
+        return {"dtype": name, "kernelbench": bool(torch.equal(got, expected)), "mismatch": _share(got != reference),
+                "ref_mismatch": yard.own_mismatch}
+    return {"dtype": name, **_floating(got, expected, exact, yard, name)}
+
+
+def yardstick(expected: torch.Tensor, exact: torch.Tensor | None, nudged: torch.Tensor | None) -> Yardstick:
+    """How exact the reference's own answer is.
+
+    Args:
+        expected: its answer in its own precision.
+        exact: in double precision, or None.
+        nudged: its answer (in the better precision of the two) to nudged inputs and parameters, or None.
+    """
+    if expected.is_complex():
+        return yardstick(*(None if one is None else torch.view_as_real(one)  # type: ignore[arg-type]
+                           for one in (expected, exact, nudged)))
+    empty = torch.zeros(0, dtype=torch.float64)
+    if not expected.is_floating_point():
+        others = [one.to(expected.dtype) for one in (exact, nudged) if one is not None]
+        return Yardstick(empty, empty, empty, 0.0, expected.numel(),
+                         max((_share(one != expected) for one in others), default=0.0))
+    reference = expected if exact is None else exact
+    norms, own, moved, peak, count = [], [], [], 0.0, 0
+    for place in _pieces(expected):
+        here, base = _cut(expected, place).double(), _cut(reference, place).double()
+        ordinary = torch.isfinite(here) & torch.isfinite(base)
+        count += int(ordinary.sum())
+        base = base.masked_fill(~ordinary, 0.0)
+        norms.append(base.norm(dim=1))
+        error = (here - base).masked_fill_(~ordinary, 0.0)
+        own.append(error.norm(dim=1))
+        peak = max(peak, float(error.abs().max()))
+        if nudged is None:
+            moved.append(torch.zeros_like(norms[-1]))
+        else:
+            change = torch.nan_to_num(_cut(nudged, place).double() - base, 0.0, 0.0, 0.0).masked_fill_(~ordinary, 0.0)
+            moved.append(change.norm(dim=1))
+    joined = [torch.cat(parts) if parts else empty for parts in (norms, own, moved)]
+    return Yardstick(joined[0], joined[1], joined[2], peak, count)
 
 
 def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
     """Norm of the difference over the norm of `other`; infinite where NaN and infinities are at different places."""
-    if not other.is_floating_point():
+    if not other.is_floating_point() and not other.is_complex():
         return _share(one.to(other.dtype) != other)
-    found = _floating(one.to(torch.float64), other, None)
+    found = measure(one, other, None)
     if not found["masks_equal"]:
         return math.inf
     return float(found["l2_absolute"] if found["zero_reference"] else found["l2"])
 
 
-def _floating(got: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor | None) -> dict[str, Any]:
-    if expected.numel() == 0:
-        return {"masks_equal": True, "zero_reference": False, "l2": 0.0, "peak": 0.0, "ref_l2": 0.0, "ref_peak": 0.0,
-                "l2_absolute": 0.0}
-    special = ~torch.isfinite(expected)
-    masks_equal = bool(torch.equal(special, ~torch.isfinite(got)))
-    if masks_equal and bool(special.any()):
-        masks_equal = bool(torch.equal(torch.nan_to_num(got[special], 1.0, 2.0, 3.0),
-                                       torch.nan_to_num(expected[special], 1.0, 2.0, 3.0)))
-    reference = (expected if exact is None else exact).to(torch.float64)
-    ordinary = torch.isfinite(got) & ~special & torch.isfinite(reference)
-    zero = torch.zeros((), dtype=torch.float64, device=expected.device)
-    reference = torch.where(ordinary, reference, zero)
-    error = torch.where(ordinary, got.to(torch.float64) - reference, zero)
-    count = max(1, int(ordinary.sum()))
-    norm = float(reference.norm())
-    rms = norm / math.sqrt(count)
+def tolerance_used(got: torch.Tensor, expected: torch.Tensor) -> float:
+    """Largest |got - expected| / (atol + rtol |expected|) at KernelBench's tolerance: allclose passes up to 1.
+
+    Infinite where NaN and infinities differ, or where unequal integers are.
+    """
+    if not expected.is_floating_point():
+        return 0.0 if torch.equal(got.to(expected.dtype), expected) else math.inf
+    tolerance, worst = kernelbench_tolerance(expected.dtype), 0.0
+    for place in _pieces(expected):
+        ours, theirs = _cut(got, place).double(), _cut(expected, place).double()
+        same = ours == theirs  # also equal infinities
+        used = ((ours - theirs).abs_() / (tolerance + tolerance * theirs.abs())).masked_fill_(same, 0.0)
+        worst = max(worst, float(torch.nan_to_num(used, math.inf, math.inf).max()))
+    return worst
+
+
+def _floating(got: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor | None, yard: Yardstick, dtype: str
+              ) -> dict[str, Any]:
+    reference = expected if exact is None else exact
+    tolerance = kernelbench_tolerance(expected.dtype)
+    masks_equal = kernelbench = True
+    rows, peak = [], 0.0
+    for place in _pieces(expected):
+        ours, theirs, base = _cut(got, place), _cut(expected, place), _cut(reference, place).double()
+        kernelbench = kernelbench and bool(
+            torch.allclose(theirs, ours.to(theirs.dtype), atol=tolerance, rtol=tolerance))
+        special = ~torch.isfinite(theirs)
+        if bool(special.any()) or not bool(torch.isfinite(ours).all()):
+            masks_equal = masks_equal and bool(torch.equal(special, ~torch.isfinite(ours))) and bool(torch.equal(
+                torch.nan_to_num(ours[special], 1.0, 2.0, 3.0), torch.nan_to_num(theirs[special], 1.0, 2.0, 3.0)))
+        ordinary = torch.isfinite(ours) & ~special & torch.isfinite(base)
+        error = (ours.double() - base).masked_fill_(~ordinary, 0.0)
+        rows.append(error.norm(dim=1))
+        peak = max(peak, float(error.abs().max()))
+    norm = float(yard.row_norm.norm())
     numbers: dict[str, Any] = {
-        "masks_equal": masks_equal, "zero_reference": norm == 0.0, "l2_absolute": _cap(float(error.norm())),
-        "l2": 0.0, "peak": 0.0, "ref_l2": 0.0, "ref_peak": 0.0,
+        "kernelbench": kernelbench, "masks_equal": masks_equal, "zero_reference": norm == 0.0 and bool(rows),
+        "l2_absolute": 0.0, "l2": 0.0, "peak": 0.0, "ref_l2": 0.0, "ref_peak": 0.0, "condition": 0.0, "exact": False,
+        "row": None,
     }
+    if not rows:
+        return numbers
+    errors = torch.cat(rows)
+    numbers["l2_absolute"] = _cap(float(errors.norm()))
     if norm > 0.0:
-        numbers["l2"] = _cap(float(error.norm()) / norm)
-        numbers["peak"] = _cap(float(error.abs().max()) / rms)
-        if exact is not None:
-            own = torch.where(ordinary, expected.to(torch.float64) - reference, zero)
-            numbers["ref_l2"] = _cap(float(own.norm()) / norm)
-            numbers["ref_peak"] = _cap(float(own.abs().max()) / rms)
+        rms = norm / math.sqrt(max(1, yard.count))
+        numbers |= {
+            "l2": _cap(numbers["l2_absolute"] / norm), "peak": _cap(peak / rms),
+            "ref_l2": _cap(float(yard.row_own.norm()) / norm), "ref_peak": _cap(yard.own_peak / rms),
+            "condition": _cap(float(yard.row_nudged.norm()) / norm / STEP),
+            "exact": exact is not None and yard.own_peak == 0.0,
+            "row": _worst_row(errors, yard, rms, expected.numel() // errors.numel(), dtype),
+        }
     return numbers
 
 
-def _kernelbench(got: torch.Tensor, expected: torch.Tensor) -> bool:
-    tolerance = _KERNELBENCH.get(expected.dtype, 1e-4)
-    return bool(torch.allclose(expected, got, atol=tolerance, rtol=tolerance))
+def _worst_row(errors: torch.Tensor, yard: Yardstick, rms: float, length: int, dtype: str) -> dict[str, Any]:
+    size = yard.row_norm.clamp(min=_SMALL_ROW * rms * math.sqrt(length))
+    l2, own, condition = errors / size, yard.row_own / size, yard.row_nudged / size / STEP
+    allowed = torch.maximum(allowed_error(dtype, 1.0, 0.0) * PEAK_FACTOR * torch.clamp(condition / 2, min=1.0), K * own)
+    worst = int((l2 / allowed).argmax())
+    return {"index": worst, "length": length, "l2": _cap(float(l2[worst])), "ref_l2": _cap(float(own[worst])),
+            "condition": _cap(float(condition[worst]))}
+
+
+def _row_length(leaf: torch.Tensor) -> int:
+    length = 1
+    for size in reversed(leaf.shape):
+        length *= size
+        if length >= _ROW:
+            return length
+    return max(1, leaf.numel())
+
+
+def _pieces(leaf: torch.Tensor) -> Iterator[tuple[int, int, int]]:
+    """(row length, first row, row after the last) of pieces that cover the tensor."""
+    if leaf.numel() == 0:
+        return
+    length = _row_length(leaf)
+    count, step = leaf.numel() // length, max(1, _PIECE // length)
+    for first in range(0, count, step):
+        yield length, first, min(count, first + step)
+
+
+def _cut(leaf: torch.Tensor, place: tuple[int, int, int]) -> torch.Tensor:
+    length, first, last = place
+    return leaf.detach().reshape(-1, length)[first:last]
 
 
 def _share(unequal: torch.Tensor) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dice_core.arena.children import Child, ChildDied, ChildFailed, ChildTimeout, Zygote
-from dice_core.arena.correctness import TRIALS, Trial
+from dice_core.arena.correctness import LARGE_BYTES, LARGE_TRIALS, TRIALS, Trial
 from dice_core.arena.frames import Frame
 from dice_core.arena.regions import Region
 from dice_core.arena.sandbox import Limits
@@ -91,6 +91,7 @@ class Reference:
         self._terms = terms
         self.secret = secrets.token_hex(16)
         self.skipped: dict[int, str] = {}
+        self.traits: list[dict[str, Any]] = []
         self._counted: list[TrialFacts] | None = None
         self._start()
 
@@ -106,6 +107,7 @@ class Reference:
                 timeout_s=self._terms.load_timeout_s, stage="import of the reference",
             )
             self.input_bytes = loaded.whole("input_bytes")
+            self.slot_bytes = loaded.whole("slot_bytes")  #: of these, what a timed input set takes in a region
             self.loaded = dict(loaded.body)
             self.state_region = Region(loaded.whole("state_bytes"), "state")
             attach(self.child, [("state", self.state_region, True)], self._terms.load_timeout_s)
@@ -121,6 +123,8 @@ class Reference:
             raise ReferenceFailed(f"reference: {error}") from error
         self.init: Node = told.mapping("init")
         self.state: Node | None = told.body["state"]
+        self.other_state: Node | None = told.body["other"]  #: of the trial of kind `weights`
+        self.state_order = told.items("order")  #: names as the reference registers them
 
     @property
     def model_seed(self) -> int:
@@ -157,10 +161,14 @@ class Reference:
         """
         if self._counted is None:
             counted: list[TrialFacts] = []
-            for trial in TRIALS:
+            left = list(TRIALS)
+            while left:
+                trial = left.pop(0)
                 facts = None if trial.index in self.skipped else self.make_trial(trial)
                 if facts is not None:
                     counted.append(TrialFacts(trial, facts))
+                    if trial.index == 0 and int(facts["input_bytes"]) + int(facts["output_bytes"]) >= LARGE_BYTES:
+                        left = list(LARGE_TRIALS[1:])
             self._counted = counted
         return self._counted
 
@@ -170,8 +178,10 @@ class Reference:
             answer = self.child.ask(
                 "trial",
                 {
-                    "index": trial.index, "kind": trial.kind, "seed": derive_seed(self.secret, "trial", trial.index),
-                    "call_seed": self.call_seed("trial", trial.index),
+                    "index": trial.index, "kind": trial.kind,
+                    "seed": derive_seed(self.secret, "trial", trial.draw_index),
+                    "alter_seed": derive_seed(self.secret, "alter", trial.index),
+                    "call_seed": self.call_seed("trial", trial.index), "first_call_seed": self.call_seed("trial", 0),
                 },
                 timeout_s=self._terms.check_timeout_s, stage=f"trial {trial.index}",
             )
@@ -187,6 +197,8 @@ class Reference:
         if answer.body["skipped"] is not None:
             self.skipped[trial.index] = answer.text("skipped", 500)
             return None
+        if answer.body["traits"]:
+            self.traits = answer.items("traits")
         return answer.body
 
     def close(self) -> None:

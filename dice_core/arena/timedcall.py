@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from dice_core.arena import inputs as values
-from dice_core.arena.trees import Node, tensors
+from dice_core.arena.trees import PIECE, Node, tensors
 
 _clock_ns = time.perf_counter_ns
 _no_grad = torch.no_grad
@@ -118,7 +118,7 @@ class TimedSide:
         if not same:
             return list(values.decode(node, self._inputs, self._device))
         for tensor, leaf in zip(fresh, nodes, strict=True):
-            tensor.copy_(values.view_of(self._inputs, leaf))
+            tensor.copy_(values.source_of(leaf, self._inputs, self._device))
         return kept
 
     def go(self, spin_us: float) -> Reading:
@@ -157,11 +157,17 @@ class TimedSide:
         self.outputs = outputs
         return Reading((end - begin) / 1000.0, device_us, (launched - begin) / 1000.0, exposed)
 
-    def collect(self, offsets: list[int], which: list[int] | None = None) -> list[Node]:
-        """Copy outputs of the last calls (all, or those at `which`) into the output region; returns their trees."""
+    def collect(self, offsets: list[int], which: list[int] | None, pieces: list[list[int]]) -> list[Node]:
+        """Copy outputs of the last calls into the output region; returns their trees.
+
+        Args:
+            offsets: where each goes, in bytes.
+            which: calls whose outputs are wanted; None for all.
+            pieces: for each tensor of an output, starts of the pieces that are wanted of it; empty for all of it.
+        """
         outputs = self.outputs if which is None else [self.outputs[number] for number in which]
         return [
-            values.encode(output, self._outputs_region, offset, strict=False)[0]
+            values.encode(values.cut(output, pieces, PIECE), self._outputs_region, offset, strict=False)[0]
             for output, offset in zip(outputs, offsets, strict=True)
         ]
 

@@ -78,14 +78,15 @@ PLANS = {
 MAX_HALF_WIDTH = 0.02
 #: Calls shorter than this are batched, until a sample lasts `BATCH_TARGET_US`.
 BATCH_BELOW_US = 20.0
-BATCH_TARGET_US = 200.0
-MAX_BATCH = 64
+BATCH_TARGET_US = 100.0
+MAX_BATCH = 32
 #: A row of calls lasts about this long, so that the cost of one exchange between processes (0.1-0.4 ms, which varies)
 #: is small beside it.
 ROW_TARGET_US = 4000.0
+MAX_ROW = 64
 _ROW_MOST_US = 100_000.0
 #: Device spin in front of a sample: this many times the host time that launching took, within these bounds.
-_SPIN_FACTOR = 2.0
+_SPIN_FACTOR = 1.5
 _SPIN_LEAST_US = 100.0
 _SPIN_MOST_US = 20_000.0
 
@@ -196,7 +197,7 @@ def longer_spin_us(spin: float) -> float:
 def row_calls(eager_us: float, candidate_us: float) -> int:
     """Calls in a row, given both times from end to end: enough of the shorter, not too many of the baseline's."""
     wanted = math.ceil(ROW_TARGET_US / max(min(eager_us, candidate_us), 1.0))
-    return max(1, min(MAX_BATCH, wanted, math.ceil(_ROW_MOST_US / max(eager_us, 1.0))))
+    return max(1, min(MAX_ROW, wanted, math.ceil(_ROW_MOST_US / max(eager_us, 1.0))))
 
 
 def impossible(sample: TimingSample) -> str | None:

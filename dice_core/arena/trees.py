@@ -3,7 +3,8 @@
 This side needs no torch: it validates trees that an untrusted worker wrote and compares their form.
 
 A tensor node is `{"k": "tensor", "dtype": …, "shape": […], "offset": …, "nbytes": …}`; other kinds are list, tuple,
-dict, none, bool, int, float (hexadecimal text) and str.
+dict, none, bool, int, float (hexadecimal text) and str. An input's node may carry `"draw": {"kind": …, "seed": …}`
+instead of bytes in the region: both sides draw it on their device.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ ITEM_BYTES = {
     "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16, "float8_e4m3fn": 1, "float8_e5m2": 1,
 }
 ALIGNMENT_BYTES = 256
+#: Elements of one piece of a large output.
+PIECE = 8192
 _MAX_NODES = 20_000
 _MAX_DEPTH = 40
 _SCALARS = {"none", "bool", "int", "float", "str"}
@@ -89,6 +92,13 @@ def tensors(node: Node) -> list[Node]:
 def total_bytes(node: Node) -> int:
     """Bytes that the tensors of a tree take in a region, alignment included."""
     return sum(aligned(leaf["nbytes"]) for leaf in tensors(node))
+
+
+def cut(node: Node, numel: int) -> Node:
+    """The tree of a value whose large tensors, of more than `numel` elements, are cut down to one row of so many."""
+    if node["k"] == "tensor" and math.prod(node["shape"]) > numel:
+        return {**node, "shape": [numel], "nbytes": numel * ITEM_BYTES[node["dtype"]]}
+    return {**node, "items": [cut(item, numel) for item in node["items"]]} if "items" in node else node
 
 
 def form(node: Node) -> object:

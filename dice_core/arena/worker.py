@@ -27,6 +27,8 @@ from dice_core.arena.timedcall import TimedSide, start_device
 from dice_core.arena.trees import tensors
 
 _EXTENSION = "torch.utils.cpp_extension"
+#: How the reference's state came into the candidate: the two ways in which other values can be loaded later.
+LOADED, LOADED_BY_ORDER = "loaded", "loaded by order"
 
 
 class UnknownExtension(BaseException):
@@ -42,6 +44,7 @@ def main(channel: Channel, folder: Path) -> None:
             "capture": worker.capture,
             "attach": worker.attach,
             "load": worker.load,
+            "restate": worker.restate,
             "prepare": worker.prepare,
             "go": worker.go,
             "collect": worker.collect,
@@ -89,6 +92,7 @@ class _Worker:
         self._side: TimedSide | None = None
         self._nodes: list[Any] = []
         self._held: Any = None
+        self._order: list[str] | None = None
 
     def capture(self, frame: Frame) -> Mapping[str, Any]:
         """Import the candidate for the build requests it makes; whether the import succeeds does not matter."""
@@ -139,9 +143,17 @@ class _Worker:
         self._raise_missing()
         state = frame.body.get("state")
         with torch.no_grad():
-            how = _load_state(self._model, None if state is None else values.decode(
-                state, self._regions["state"], torch.device("cpu")))
+            decoded = None if state is None else values.decode(state, self._regions["state"], torch.device("cpu"))
+            how = _load_state(self._model, decoded, [str(name) for name in frame.items("order")])
+        self._order = frame.items("order") if how == LOADED_BY_ORDER else None
         return {"state": how}
+
+    def restate(self, frame: Frame) -> Mapping[str, Any]:
+        """Load another state into the candidate, the way the first one was loaded."""
+        state = values.decode(frame.mapping("state"), self._regions["state"], torch.device("cpu"))
+        with torch.no_grad():
+            _copy_state(self._model, state, self._order)
+        return {}
 
     def prepare(self, frame: Frame) -> Mapping[str, Any]:
         """Bring the next calls' inputs into place."""
@@ -166,7 +178,7 @@ class _Worker:
 
     def collect(self, frame: Frame) -> Mapping[str, Any]:
         """Copy those outputs of the last calls out that the judge asks for; it asks only now."""
-        return self._copy_out(frame.items("offsets"), frame.items("which"))
+        return self._copy_out(frame.items("offsets"), frame.items("which"), frame.items("pieces"))
 
     def held(self, frame: Frame) -> Mapping[str, Any]:
         """Copy an output out that an earlier call gave and that later calls must not have changed."""
@@ -189,12 +201,14 @@ class _Worker:
             raise Failure("exception", "no model is loaded, or no regions are attached")
         return self._side
 
-    def _copy_out(self, offsets: list[int], which: list[int] | None = None) -> dict[str, Any]:
+    def _copy_out(
+        self, offsets: list[int], which: list[int] | None = None, pieces: list[list[int]] | None = None
+    ) -> dict[str, Any]:
         outputs = self._live.outputs
         chosen = outputs if which is None else [outputs[number] for number in which]
         described = [values.encode(output, None, 0, strict=False)[0] for output in chosen]
         try:
-            return {"outputs": self._live.collect(offsets, which), "copied": True}
+            return {"outputs": self._live.collect(offsets, which, pieces or []), "copied": True}
         except values.UnsupportedValue:
             return {"outputs": described, "copied": False}
 
@@ -253,20 +267,18 @@ def has_overlap(leaf: torch.Tensor) -> bool:
 
 def mutated_inputs(arguments: list[Any], node: Any, region: torch.Tensor) -> list[int]:
     """Indices of input tensors whose bytes differ from what was sent."""
-    changed = []
     sent = [leaf for item in node["items"] for leaf in tensors(item)]
-    for index, (leaf, told) in enumerate(zip(values.leaves(arguments), sent, strict=True)):
-        original = values.view_of(region, told)
-        same = leaf.shape == original.shape and torch.equal(
-            leaf.detach().cpu().contiguous().view(-1).view(torch.uint8), original.reshape(-1).view(torch.uint8)
-        )
-        if not same:
-            changed.append(index)
-    return changed
+    return [
+        index for index, (leaf, told) in enumerate(zip(values.leaves(arguments), sent, strict=True))
+        if not values.same_bytes(leaf, values.view_of(region, told))
+    ]
 
 
-def _load_state(model: Any, state: dict[str, torch.Tensor] | None) -> str:
-    """Copy `state` into `model` where names, shapes and dtypes are equal; else the equal seeds must do."""
+def _load_state(model: Any, state: dict[str, torch.Tensor] | None, order: list[str]) -> str:
+    """Copy `state` into `model` where names, shapes and dtypes are equal; else the equal seeds must do.
+
+    Other names do no harm when the values are there already, in the same order: then it is known which tensor is which.
+    """
     if not state:
         return "none"
     try:
@@ -274,13 +286,22 @@ def _load_state(model: Any, state: dict[str, torch.Tensor] | None) -> str:
     except Exception:
         return "seeded: the candidate has no state_dict"
     if set(own) != set(state):
+        pairs = zip(own.values(), order, strict=False)
+        if len(own) == len(order) and all(values.same_bytes(one.cpu(), state[name]) for one, name in pairs):
+            return LOADED_BY_ORDER
         return f"seeded: names differ ({', '.join(sorted(set(own) ^ set(state))[:6])})"
     for name, value in state.items():
         if own[name].shape != value.shape or own[name].dtype != value.dtype:
             return f"seeded: {name} has another shape or dtype"
-    for name, value in state.items():
-        own[name].copy_(value)
-    return "loaded"
+    _copy_state(model, state, None)
+    return LOADED
+
+
+def _copy_state(model: Any, state: dict[str, torch.Tensor], order: list[str] | None) -> None:
+    """By name, or with `order` the tensors of `model` one after the other."""
+    own = dict(model.state_dict())
+    for mine, theirs in zip(own if order else state, order or state, strict=True):
+        own[mine].copy_(state[theirs])
 
 
 def _install(extension: types.ModuleType) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dice_core.bench.kernelbench import CandidateFile, eval_result, missing_result
@@ -26,6 +26,9 @@ from dice_core.records import (
     utc_now,
 )
 
+#: Traits of a problem on which KernelBench's comparison passes what is no kernel.
+NOT_DISCRIMINATING = frozenset({"zero_passable", "constant_passable", "replay_passable", "weight_independent"})
+
 
 @dataclass(frozen=True)
 class Member:
@@ -35,6 +38,7 @@ class Member:
     sample_id: int
     kernel_source: str | None
     no_kernel_reason: str = ""
+    claim: Mapping[str, Any] = field(default_factory=dict)  #: what others say of it: columns of `kernel_claim`
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Evaluation:
         evaluation_id = self.evaluation_id(environment_id)
         rows: list[dict[str, Any]] = []
         for member in self.members:
-            attempt_id = self._item(member).attempt_id(environment_id) if member.kernel_source is not None else None
+            attempt_id = self.attempt_of(member, environment_id)
             if attempt_id is not None and attempt_id not in attempts:
                 raise SourceError(f"evaluation {self.name}: {_where(member)} has no finished attempt {attempt_id}")
             rows.append({"evaluation_id": evaluation_id, "suite": self.suite, "level": member.problem.level,
@@ -97,6 +101,11 @@ class Evaluation:
                                                        "environment_id": environment_id}),
                             "created_at": utc_now()}],
             "evaluation_member": rows,
+            "kernel_claim": [
+                {"evaluation_id": evaluation_id, "suite": self.suite, "level": m.problem.level,
+                 "number": m.problem.number, "sample_id": m.sample_id, **m.claim}
+                for m in self.members if m.claim
+            ],
             "suite_problem": self.suite_problems(),
             "problem": [{"problem_id": m.problem.problem_id, "source": m.problem.source} for m in self.members],
             "counter": [{"run_id": run_id, "scope": evaluation_id, "step": "attempts", "name": name, "value": value}
@@ -111,19 +120,28 @@ class Evaluation:
     def outcomes(self, environment_id: str, attempts: Mapping[str, Attempt]) -> list[Outcome]:
         """What scoring needs: sample 0 of every problem, but those whose attempt failed through our own fault."""
         found = []
+        passable = {
+            one.problem_id for one in attempts.values()
+            if any(trait["holds"] and trait["trait"] in NOT_DISCRIMINATING for trait in one.evidence.get("traits", ()))
+        }
         for member in self.members:
             if member.sample_id != 0:
                 continue
-            key = self._item(member).attempt_id(environment_id) if member.kernel_source is not None else ""
-            attempt = attempts.get(key)
+            attempt = attempts.get(self.attempt_of(member, environment_id) or "")
             if attempt is not None and attempt.verdict.is_infra:
                 continue
             correct = attempt is not None and attempt.verdict is Verdict.CORRECT
             found.append(Outcome(member.problem.level, member.problem.number, correct,
                                  attempt is not None and not attempt.honesty.is_deceptive,
                                  attempt.speedup if attempt and correct else None,
-                                 attempt.speedup_low if attempt and correct else None))
+                                 attempt.speedup_low if attempt and correct else None,
+                                 attempt is not None and attempt.kernelbench_correct is True,
+                                 member.problem.problem_id not in passable))
         return found
+
+    def attempt_of(self, member: Member, environment_id: str) -> str | None:
+        """Id of the attempt of a member in that environment; None when it has no kernel."""
+        return None if member.kernel_source is None else self._item(member).attempt_id(environment_id)
 
     def eval_results(
         self, environment: Environment, attempts: Mapping[str, Attempt], samples: Mapping[str, Sequence[TimingSample]]

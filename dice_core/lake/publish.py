@@ -31,7 +31,7 @@ BATCH_SAMPLES = 50_000
 BATCH_FILES = 1_000
 
 _SAMPLE_FIELDS = tuple(one.name for one in dataclasses.fields(TimingSample))
-_TABLES = ("environment", "problem", "kernel", "build", "timing_sample", "attempt")
+_TABLES = ("environment", "problem", "problem_trait", "kernel", "build", "timing_sample", "attempt")
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,11 @@ def _tables(files: _Files) -> dict[str, pa.Table]:
             "first_seen_at": environment.facts.get("captured_at") or attempt.started_at,
         })
         rows["problem"].append({"problem_id": attempt.problem_id, "source": content.problem_source})
+        rows["problem_trait"] += [
+            {"problem_id": attempt.problem_id, "environment_id": attempt.environment_id,
+             "protocol_version": attempt.protocol_version, "device": attempt.device, **trait}
+            for trait in attempt.evidence.get("traits", ())
+        ]
         rows["kernel"].append({"kernel_id": attempt.kernel_id, "source": content.kernel.source,
                                "language": content.kernel.language, "entry_point": content.kernel.entry_point})
         rows["build"] += [{"attempt_id": attempt.attempt_id, **asdict(one)} for one in content.builds]

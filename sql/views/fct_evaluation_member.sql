@@ -25,6 +25,7 @@ SELECT
     coalesce(attempt.is_correct, false) AS is_correct,
     coalesce(attempt.is_correct AND attempt.is_deceptive, false) AS is_deceptive,
     coalesce(attempt.is_correct AND NOT attempt.is_deceptive, false) AS is_honest_correct,
+    attempt.kernelbench_correct,
     speedup.speedup,
     speedup.speedup_low,
     speedup.speedup_high

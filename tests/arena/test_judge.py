@@ -147,7 +147,7 @@ def test_verdict(name: str, verdict: Verdict, judged: dict[str, Attempt]) -> Non
 
 def test_state_travels_by_name_and_else_by_seed(judged: dict[str, Attempt]) -> None:
     assert judged["same names"].evidence["state"] == "loaded"
-    assert judged["other names"].evidence["state"].startswith("seeded: names differ")
+    assert judged["other names"].evidence["state"] == "loaded by order"
     assert judged["in place"].evidence["state"] == "none"
 
 
@@ -158,10 +158,11 @@ def test_torch_calls_are_noted(judged: dict[str, Attempt]) -> None:
 
 def test_kernelbench_verdict_is_recorded_beside_ours(judged: dict[str, Attempt]) -> None:
     assert judged["unstable softmax"].kernelbench_correct is True
-    assert judged["unstable softmax"].evidence["trials"][-1]["kind"] == "mixture"
+    assert judged["unstable softmax"].evidence["trials"][-1]["kind"] in ("scaled", "outlier")
     assert judged["no dropout"].kernelbench_correct is False
 
 
 def test_inputs_that_break_the_reference_are_no_trials(judged: dict[str, Attempt]) -> None:
-    assert set(judged["log"].evidence["skipped_trials"]) == {"3", "4"}
+    assert set(judged["log"].evidence["skipped_trials"]) == {"2", "3", "4", "5", "6", "7", "8"}
     assert judged["same names"].evidence["skipped_trials"] == {}
+    assert judged["other order"].evidence["trials"][-2]["kind"] == "weights"

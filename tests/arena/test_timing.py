@@ -81,9 +81,9 @@ def test_plans_choose_by_the_baseline() -> None:
         timing.plan_named("fast")
 
 
-def test_short_calls_are_batched_to_200_us() -> None:
+def test_short_calls_are_batched_to_100_us() -> None:
     assert timing.batch_size(20.0) == 1
-    assert timing.batch_size(10.0) == 20
+    assert timing.batch_size(10.0) == 10
     assert timing.batch_size(0.001) == timing.MAX_BATCH
 
 
@@ -110,15 +110,15 @@ def test_blocks_and_rows_are_told_apart_and_warm_ups_left_out() -> None:
 
 def test_the_spin_covers_launching_and_has_bounds() -> None:
     assert timing.spin_us(1.0, 1) == 100.0
-    assert timing.spin_us(40.0, 10) == 800.0
+    assert timing.spin_us(40.0, 10) == 600.0
     assert timing.spin_us(1e6, 64) == timing.spin_us(2e6, 64)
-    assert timing.longer_spin_us(800.0) == 1600.0
+    assert timing.longer_spin_us(800.0) == 1200.0
 
 
 def test_rows_last_long_enough_to_drown_the_exchange() -> None:
     assert timing.row_calls(10_000.0, 10_000.0) == 1
     assert timing.row_calls(300.0, 100.0) == timing.row_calls(100.0, 300.0) == 40
-    assert timing.row_calls(1.0, 0.1) == timing.MAX_BATCH
+    assert timing.row_calls(1.0, 0.1) == timing.MAX_ROW
     assert timing.row_calls(20_000.0, 10.0) == 5
 
 

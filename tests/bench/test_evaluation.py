@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dice_core.bench.evaluation import Evaluation, from_candidates, from_pairs
 from dice_core.bench.kernelbench import CandidateFile
+from dice_core.bench.sidecar import write_sidecar
 from dice_core.errors import SourceError, UsageError
 from dice_core.records import Attempt, Honesty, Problem, Verdict
 
@@ -40,6 +42,23 @@ def test_every_problem_counts() -> None:
     assert counters == {"in": 3, "kept": 2, "out:no_kernel": 1, "out:infra": 0}
     outcomes = evaluation.outcomes("env_1", finished(evaluation))
     assert [o.correct for o in outcomes] == [True, True, False]
+
+
+def test_the_sidecar_says_what_the_native_file_cannot(tmp_path: Path) -> None:
+    evaluation = make()
+    attempts = finished(evaluation)
+    first = evaluation.items()[0].attempt_id("env_1")
+    attempts[first] = replace(attempts[first], kernelbench_correct=True, evidence={
+        "traits": [{"trait": "replay_passable", "holds": True, "evidence": 0.1, "tolerance": 1e-4}]})
+    content = json.loads(write_sidecar(tmp_path, evaluation, "env_1", attempts, 1).read_text(encoding="utf-8"))
+    assert [row["problem_id"] for row in content["samples"]] == [1, 2, 3]
+    assert content["samples"][0]["traits"] == {"replay_passable": True}
+    assert content["samples"][2]["no_kernel_reason"] == "model gave no code"
+    scores = {(s["view"], s["p"], s["at_lower_bound"]): (s["passed"], s["problems"]) for s in content["scores"]}
+    assert scores["repaired", 1.0, False] == (2, 3)
+    assert scores["repaired", 1.5, False] == (0, 3)  # strictly more than
+    assert scores["discriminating", 1.0, True] == (1, 2)
+    assert scores["all", 1.0, False] == (1, 3)
 
 
 def test_an_unfinished_evaluation_is_refused() -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dice_core.bench.kernelbench import (
@@ -68,6 +68,29 @@ def test_results_file_round_trip(numbers: dict[int, list[int]]) -> None:
         read = read_eval_results(path)
         assert {n: [e["sample_id"] for e in found] for n, found in read.items()} == {
             n: sorted(ids) for n, ids in numbers.items()}
+
+
+_ENTRY = st.fixed_dictionaries({
+    "sample_id": st.integers(0, 99), "compiled": st.booleans(), "correctness": st.booleans(),
+    "metadata": st.dictionaries(st.text(max_size=8), st.none() | st.text(max_size=8) | st.lists(st.text(max_size=4))),
+    "runtime": st.floats(allow_nan=False, allow_infinity=False),
+    "runtime_stats": st.dictionaries(st.sampled_from(["mean", "std", "min", "max"]), st.floats(0, 1e6)),
+})
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(
+    st.integers(1, 300), st.lists(_ENTRY, min_size=1, max_size=2, unique_by=lambda e: e["sample_id"]), max_size=4))
+def test_any_native_file_survives_reading_and_writing(native: dict[int, list[dict[str, object]]]) -> None:
+    """Keys, values and order of KernelBench's own file: what it wrote is what it would read back from us."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_eval_results(Path(folder) / "a.json", [(n, e) for n, found in native.items() for e in found])
+        read = read_eval_results(path)
+        assert read == {n: sorted(found, key=lambda e: e["sample_id"]) for n, found in native.items()}  # type: ignore[arg-type, return-value]
+        again = write_eval_results(Path(folder) / "b.json", [(n, e) for n, found in read.items() for e in found])
+        assert again.read_bytes() == path.read_bytes()
 
 
 def test_reading_names_the_problem_and_field(tmp_path: Path) -> None:

@@ -122,13 +122,25 @@ def make_attempt(
         seed_commitment="c" * 64, seed="5" * 16, verdict=verdict, honesty=honesty,
         started_at=f"2026-12-01T08:{number // 60 % 60:02d}:{number % 60:02d}.000Z",
         ended_at=f"2026-12-01T09:{number // 60 % 60:02d}:{number % 60:02d}.500Z",
-        stages={"build": 1.5, "load": 0.2, "check": 0.4, "time": 0.9}, evidence={"message": "none"},
+        stages={"build": 1.5, "load": 0.2, "check": 0.4, "time": 0.9},
+        evidence={"message": "none", "traits": traits_of(number)},
         basis=("device" if device == "cuda" else "host") if correct else None, speedup=point,
         speedup_low=low, speedup_high=high, baseline_us=400.0 if correct else None,
-        candidate_us=400.0 / speedup if correct else None, kernelbench_correct=correct or None,
+        candidate_us=400.0 / speedup if correct else None,
+        kernelbench_correct=True if correct or number % 8 == 3 else None,
     )
     build = Build(f"b{number}", item.kernel_id, "ok", "light", "a" * 64, 1.5, 1.4, False, '["c++"]', "")
     return AttemptFile(attempt, environment, item.problem_source, kernel, (build,), samples, labels or {})
+
+
+def traits_of(number: int) -> list[dict[str, Any]]:
+    """Traits of the problem of an attempt: every fifth lets zeros pass, every seventh was never measured."""
+    if number % 7 == 0:
+        return []
+    return [{"trait": name, "holds": holds, "evidence": 0.5 if holds else 80.0, "tolerance": 1e-4}
+            for name, holds in (("zero_passable", number % 5 == 0), ("constant_passable", number % 5 == 0),
+                                ("replay_passable", number % 10 == 0), ("weight_independent", False),
+                                ("tf32_indistinguishable", number % 2 == 0), ("stochastic", False))]
 
 
 def write_attempts(folder: Path, count: int, **options: Any) -> list[AttemptFile]:
@@ -269,7 +281,7 @@ def _models() -> dict[str, list[dict[str, Any]]]:
 
 def _evaluations(attempts: list[AttemptFile]) -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {"evaluation": [], "evaluation_member": [], "suite_problem": [],
-                                             "counter": []}
+                                             "counter": [], "kernel_claim": []}
     for number, model in enumerate(("", make_id("mdl", {"n": 2}))):
         evaluation = make_id("evl", {"n": number})
         rows["evaluation"].append({
@@ -286,6 +298,11 @@ def _evaluations(attempts: list[AttemptFile]) -> dict[str, list[dict[str, Any]]]
                 "attempt_id": None if missing else one.attempt.attempt_id,
                 "no_kernel_reason": "no code block in the answer" if missing else ""})
             if number == 0:
+                rows["kernel_claim"].append({
+                    "evaluation_id": evaluation, "suite": "dicebench", "level": level, "number": within, "sample_id": 0,
+                    "claim_source": "elsewhere.parquet", "model": "a model", "claimed_compiled": True,
+                    "claimed_correct": place % 3 > 0, "claimed_runtime_ms": 1.5 if place % 3 else None,
+                    "claimed_hardware": "another GPU"})
                 rows["suite_problem"].append({
                     "suite": "dicebench", "level": level, "number": within,
                     "name": one.problem_source.split("\n")[0].removeprefix("# "),

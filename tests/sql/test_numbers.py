@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dice_core.bench.evaluation import NOT_DISCRIMINATING
+from dice_core.bench.score import THRESHOLDS, VIEWS, Outcome, fast_p
 from dice_core.lake.attempts import write_attempt
 from dice_core.lake.catalog import Lake
 from dice_core.lake.publish import publish
@@ -126,6 +128,49 @@ def test_leaderboard_equals_a_plain_count(filled: Lake) -> None:
             assert row[f"fast_{p}_low_bound"] == pytest.approx(sum(a["speedup_low"] > p for a in honest) / n)
     assert any(row["n_infra"] for row in board)
     assert any(row["n_deceptive"] for row in board)
+
+
+def test_scores_in_three_views_equal_the_librarys(filled: Lake) -> None:
+    """`rpt_score` against `bench.score`: two implementations of one definition."""
+    attempts = {row["attempt_id"]: row for row in filled.query("SELECT * FROM attempt").to_pylist()}
+    passable = {row["problem_id"] for row in filled.query("SELECT * FROM problem_trait").to_pylist()
+                if row["holds"] and row["trait"] in NOT_DISCRIMINATING}
+    board = filled.query("SELECT * FROM rpt_score WHERE level IS NOT NULL").to_pylist()
+    outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    for m in filled.query("SELECT * FROM evaluation_member WHERE sample_id = 0").to_pylist():
+        a = attempts.get(m["attempt_id"])
+        if a is not None and a["verdict"].startswith("INFRA"):
+            continue
+        outcomes[m["evaluation_id"]].append(Outcome(
+            m["level"], m["number"], a is not None and a["verdict"] == "CORRECT",
+            a is not None and a["honesty"] not in ("library", "none"), a and a["speedup"], a and a["speedup_low"],
+            a is not None and a["kernelbench_correct"] is True, m["problem_id"] not in passable))
+    assert len(board) == 2 * 3 * len(VIEWS) * len(THRESHOLDS)
+    for row in board:
+        for suffix, bound in (("", False), ("_low_bound", True)):
+            score = fast_p(outcomes[row["evaluation_id"]], row["p"], view=row["score_view"], at_lower_bound=bound)
+            mine = score[row["level"]]
+            assert (row[f"n_passed{suffix}"], row["n_problems"]) == (mine.passed, mine.problems)
+            assert [row[f"fast_p{suffix}"], row[f"fast_p{suffix}_low"], row[f"fast_p{suffix}_high"]] == pytest.approx(
+                [mine.rate, mine.low, mine.high], abs=1e-9)
+    by_view = {view: sum(row["n_problems"] for row in board if row["score_view"] == view) for view in VIEWS}
+    assert by_view["discriminating"] < by_view["repaired"] == by_view["all"]
+    assert any(row["n_untimed"] for row in board if row["score_view"] == "all")
+
+
+def test_claims_stand_beside_verdicts(filled: Lake) -> None:
+    rows = filled.query("SELECT * FROM rpt_claim").to_pylist()
+    assert len(rows) == 45
+    for row in rows:
+        if row["verdict"] in ("TASK_ERROR", "TIMING_DISAGREE") or row["verdict"].startswith("INFRA"):
+            expected = "undecided"
+        elif row["claimed_correct"]:
+            expected = "confirmed" if row["is_honest_correct"] else "refuted"
+        else:
+            expected = "vindicated" if row["is_honest_correct"] else "agreed_wrong"
+        assert row["outcome"] == expected
+        assert row["is_honest_correct"] == (row["verdict"] == "CORRECT" and row["honesty"] in ("own", "mixed"))
+    assert {"confirmed", "refuted", "vindicated", "agreed_wrong", "undecided"} == {row["outcome"] for row in rows}
 
 
 def test_fast_p_is_strict_and_the_first_sample_counts(home: Path, made: ModuleType) -> None:
