@@ -73,7 +73,7 @@ def light_lacks(text: str, toolchain: Toolchain) -> list[str]:
     found |= {name for name in _TORCH_MACRO.findall(text) if name not in words and name not in _GIVEN}
     operators = toolchain.torch_root / "include" / "ATen" / "ops"
     methods = {name for name in _METHOD_CALL.findall(text) if name not in words}
-    return sorted(found | {name for name in methods if (operators / f"{name}.h").is_file()})
+    return sorted(found | {name for name in methods if (operators / f"{name.rstrip('_')}.h").is_file()})
 
 
 def aten_lacks(text: str, toolchain: Toolchain) -> list[str]:
@@ -128,7 +128,8 @@ def aten_flags(text: str, toolchain: Toolchain) -> list[str]:
 def _words_of(folder: Path) -> frozenset[str]:
     words: set[str] = set()
     for path in folder.rglob("*.h"):
-        words |= set(_WORD.findall(_COMMENT.sub(" ", path.read_text())))
+        text = _INCLUDE.sub(" ", _COMMENT.sub(" ", path.read_text()))
+        words |= set(_WORD.findall(text))
     return frozenset(words)
 
 

@@ -76,7 +76,7 @@ class Toolchain:
     def from_json(cls, data: dict[str, Any]) -> Toolchain:
         """The inverse of `to_json`."""
         paths = ("cxx", "nvcc", "cuda_home", "torch_root", "python_include")
-        values: dict[str, Any] = {name: Path(value) if name in paths and value else value for name, value in data.items()}
+        values: dict[str, Any] = {**data, **{name: Path(data[name]) for name in paths if data[name]}}
         return cls(**values)
 
     @property
