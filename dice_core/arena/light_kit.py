@@ -11,7 +11,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -77,6 +79,8 @@ def make_light_kit(cache_dir: Path, toolchain: Toolchain) -> LightKit:
     key = sha256_bytes(json.dumps([toolchain.identity, own_headers_digest(), str(cache_dir)], sort_keys=True))
     kit = LightKit(cache_dir / f".kit-{key[:16]}")
     if kit.complete:
+        with contextlib.suppress(OSError):
+            os.utime(kit.folder)  # its last use, for housekeeping
         return kit
     with file_lock(cache_dir / ".kit.lock", what="making the light kit"):
         if not kit.complete:

@@ -347,9 +347,9 @@ def test_operators_of_torch_are_built_in_the_aten_tier(farm: BuildFarm) -> None:
     assert torch.allclose(module.mixed(x=x, bias=None, extra=[4, 5])[:3], (x.abs() + 1).rsqrt() * 2)
     value, index = module.largest(x)
     assert value == x.max() and index == x.argmax()
-    with pytest.raises(RuntimeError, match="^x must have two dimensions"):
+    with pytest.raises(RuntimeError, match=r"^x must have two dimensions"):
         module.mixed(x[0], None, [])
-    with pytest.raises(NotImplementedError, match='"largest" not implemented for .Long.'):
+    with pytest.raises(NotImplementedError, match=r'"largest" not implemented for .Long.'):
         module.largest(torch.zeros(2, dtype=torch.int64))
     with pytest.raises(TypeError):
         module.mixed(1, None, [])
