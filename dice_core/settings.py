@@ -24,6 +24,8 @@ OPTIONS: dict[str, tuple[str | int | float, str]] = {
     "plan": ("standard", "timing plan of the arena: quick or standard"),
     "cpu_threads": (1, "threads that PyTorch and the candidate may use on the CPU"),
     "build_jobs": (0, "parallel compilations; 0 means by cores and free memory"),
+    "build_cache_bytes": (20 << 30, "size that `dice housekeep` leaves the cache of compiled kernels"),
+    "build_cache_days": (90, "days after which an unused compiled kernel is removed"),
     "isolation": ("rlimits", "least isolation a candidate may run under: rlimits, netns or landlock"),
     "evidence": ("auto", "speedup evidence of the filter: auto, claimed or measured"),
     "speedup_threshold": (2.0, "records at or above this speedup pass the filter"),
@@ -44,6 +46,8 @@ class Settings:
     plan: str
     cpu_threads: int
     build_jobs: int
+    build_cache_bytes: int
+    build_cache_days: int
     isolation: str
     evidence: str
     speedup_threshold: float

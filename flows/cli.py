@@ -86,6 +86,14 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
 
 
 @app.command()
+def housekeep(context: typer.Context, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Bound the cache of compiled kernels by size and age (`build_cache_bytes`, `build_cache_days`)."""
+    from flows.housekeep import housekeep as run
+
+    finish(run(settings_of(context), dry_run=dry_run), as_json)
+
+
+@app.command()
 def demo(context: typer.Context, as_json: Json = False) -> None:
     """Run the whole chain on bundled data, then say where everything is."""
     from flows.demo import demonstrate

@@ -14,7 +14,7 @@ from flows.outcome import Outcome
 from flows.train import train
 from tasks.context import Run
 from tasks.generate import evaluation_of_model
-from tasks.housekeep import reap
+from tasks.housekeep import reap, sweep_builds
 from tasks.publish import write_report
 
 
@@ -29,6 +29,7 @@ def nightly(run: Run, sources: Sequence[Path], recipe: str, suite: Held, others:
     trained = train(run, curated.facts["dataset_version"], recipe)
     model = evaluation_of_model(run, trained.facts["model"], suite.value)
     evaluated = [evaluate(run, Held(one), run.settings.runs_dir / one.name) for one in [*others.value, model]]
+    sweep_builds(run)
     done = [curated, trained, *evaluated]
     worked = bool(left) or any(one.worked for one in done)
     report = write_report(run) if worked or not run.settings.report_dir.is_dir() else run.settings.report_dir

@@ -1,6 +1,6 @@
 """Developer command: what does the build farm make of this candidate file?
 
-    python -m dice_core.arena.build FILE.py [--device cpu|cuda] [--arch sm_90] [--cache DIR] [--tiers light,full]
+    python -m dice_core.arena.build FILE.py [--device cpu|cuda] [--arch sm_90] [--cache DIR] [--tiers light,aten,full]
 
 The file is executed in a child process with captured build requests, without isolation: for one's own kernels only.
 """
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--arch", default=None)
     parser.add_argument("--cache", type=Path, default=Path(".dice/cache/build"))
-    parser.add_argument("--tiers", default="light,full")
+    parser.add_argument("--tiers", default="light,aten,full")
     parser.add_argument("--jobs", type=int, default=None)
     options = parser.parse_args(argv)
     farm = BuildFarm(

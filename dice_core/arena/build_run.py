@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from dice_core.arena.build_sandbox import Confinement
 
 GIB = 1 << 30
 #: Compiler messages are kept up to this many bytes: the head, where the first error is, and the tail.
 LOG_BYTES = 64 * 1024
+#: (limit, use) of this container's memory, cgroup version 2 and 1.
+_CGROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
 _POLL_S = 0.01
 _MAX_FILE_BYTES = 2 * GIB
 #: The limits are set by a shell between fork and exec, because Python code there is unsafe in a threaded process.
@@ -53,7 +59,14 @@ def clip(text: str, limit: int = LOG_BYTES) -> str:
 
 
 def run_step(
-    argv: Sequence[str], *, cwd: Path, path: str, deadline_s: float, memory_bytes: int, log_name: str
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    path: str,
+    deadline_s: float,
+    memory_bytes: int,
+    log_name: str,
+    confinement: Confinement | None = None,
 ) -> StepOutcome:
     """Run one command to its end, or kill its whole process group at the deadline.
 
@@ -64,6 +77,7 @@ def run_step(
         deadline_s: Wall seconds; twice as many CPU seconds are the second limit.
         memory_bytes: Address space of each process.
         log_name: Name of the file in `cwd` that takes its output.
+        confinement: What it may reach; only for a caller that has one thread, since it acts between fork and exec.
     """
     environment = {"PATH": path, "HOME": str(cwd), "TMPDIR": str(cwd), "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
     limits = (str(max(1, int(deadline_s * 2))), str(memory_bytes // 1024), str(_MAX_FILE_BYTES // 512))
@@ -79,6 +93,7 @@ def run_step(
             stderr=subprocess.STDOUT,
             start_new_session=True,
             close_fds=True,
+            preexec_fn=None if confinement is None else confinement.apply,
         )
         timed_out = False
         try:
@@ -117,30 +132,12 @@ def _kill_group(group: int) -> None:
 
 
 def available_memory_bytes() -> int:
-    """Memory that new processes can use without swapping, as the kernel estimates it."""
+    """Memory that new processes can use without swapping: the kernel's estimate, or less where a cgroup says less."""
+    free = 4 * GIB
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return 4 * GIB
-
-
-class MemoryGate:
-    """Lets steps run side by side while their expected memory fits; one step always may run."""
-
-    def __init__(self, capacity_bytes: int) -> None:
-        self._capacity = capacity_bytes
-        self._used = 0
-        self._free = threading.Condition()
-
-    @contextmanager
-    def hold(self, need_bytes: int) -> Iterator[None]:
-        """Wait until `need_bytes` fit, and give them back at the end."""
-        with self._free:
-            self._free.wait_for(lambda: self._used == 0 or self._used + need_bytes <= self._capacity)
-            self._used += need_bytes
-        try:
-            yield
-        finally:
-            with self._free:
-                self._used -= need_bytes
-                self._free.notify_all()
+            free = int(line.split()[1]) * 1024
+    for limit, used in _CGROUPS:
+        with contextlib.suppress(OSError, ValueError):  # absent, or the word "max"
+            free = min(free, int(Path(limit).read_text()) - int(Path(used).read_text()))
+    return max(0, free)

@@ -1,7 +1,7 @@
 """From a build request to files and command lines, for one header tier.
 
-Both tiers compile the same text with the same flags as `torch.utils.cpp_extension.load_inline` would; they differ in
-where `#include <torch/extension.h>` leads: to DICE's light headers, or to torch's own.
+All tiers compile the same text with the same flags as `torch.utils.cpp_extension.load_inline` would; they differ in
+where `#include <torch/extension.h>` leads: to DICE's light headers, to DICE's choice of torch's, or to torch's own.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import re
 from dataclasses import dataclass, field
 
 from dice_core.arena.build_run import GIB
+from dice_core.arena.build_tiers import aten_flags, light_flags
 from dice_core.arena.capture import BuildRequest
 from dice_core.arena.light_kit import LightKit
 from dice_core.arena.toolchain import (
+    ATEN_INCLUDE,
     LIGHT_INCLUDE,
     LIGHT_STANDARD,
     NVCC_FLAGS,
@@ -24,24 +26,9 @@ from dice_core.arena.toolchain import (
     filter_nvcc_flags,
 )
 
-_BINDING = re.compile(r"\b(PYBIND11_\w+|pybind11|py)\b")
-_REDUCED_FLOAT = re.compile(r"Half|BFloat16|_HALF|_REDUCED_FLOATING")
-#: Standard headers that torch's own would have brought in, added where a source names something of them.
-_STANDARD_HEADERS = {
-    "array": r"\barray\s*<",
-    "chrono": r"\bchrono::",
-    "functional": r"\b(function\s*<|bind\(|hash\s*<|(plus|minus|multiplies|less|greater|equal_to)\s*<)",
-    "iostream": r"\b(cout|cerr|clog|endl)\b",
-    "map": r"\b(multi)?map\s*<",
-    "memory": r"\b(unique_ptr|shared_ptr|weak_ptr|make_unique|make_shared|addressof)\b",
-    "mutex": r"\b(mutex|lock_guard|unique_lock|call_once|once_flag)\b",
-    "numeric": r"\b(accumulate|iota|inner_product|partial_sum|reduce|gcd|lcm)\s*\(",
-    "set": r"\b(multi)?set\s*<",
-    "sstream": r"\b[io]?stringstream\b",
-    "thread": r"\b(thread|this_thread)\b",
-    "unordered_map": r"\bunordered_map\s*<",
-    "unordered_set": r"\bunordered_set\s*<",
-}
+#: Resident bytes to expect of one compilation, by tier (measured with nvcc 13.0 and torch 2.11 and 2.13).
+_NVCC_BYTES = {"light": GIB * 6 // 10, "aten": GIB * 15 // 10, "full": GIB * 35 // 10}
+_CXX_BYTES = {"light": GIB * 6 // 10, "aten": GIB * 8 // 10, "full": GIB * 12 // 10}
 _CUDA_HEADERS = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>"
 
 
@@ -100,35 +87,26 @@ def _sources(request: BuildRequest) -> dict[str, str]:
     return files
 
 
-def _light_flags(text: str) -> list[str]:
-    """What this text needs besides the light core: the binding, 16-bit floats, cuBLAS, rarer headers all cost time."""
-    flags = []
-    if _BINDING.search(text):
-        flags.append("-DDICE_LIGHT_BINDING")
-    if _REDUCED_FLOAT.search(text):
-        flags.append("-DDICE_LIGHT_REDUCED_FLOAT")
-    if "cublas" in text.lower():
-        flags.append("-DDICE_LIGHT_CUBLAS")
-    for header, pattern in _STANDARD_HEADERS.items():
-        if re.search(pattern, text):
-            flags += ["-include", header]
-    return flags
-
-
 def make_plan(
-    request: BuildRequest, *, module_name: str, toolchain: Toolchain, arch: str | None, kit: LightKit | None
+    request: BuildRequest, tier: str, *, module_name: str, toolchain: Toolchain, arch: str | None, kit: LightKit | None
 ) -> Plan:
     """Files and commands for one request in one tier.
 
     Args:
         request: What to compile.
+        tier: "light", "aten" or "full".
         module_name: Name of the Python module, unique by content.
         toolchain: The compilers.
         arch: GPU architecture such as "sm_90"; needed when there are CUDA sources.
-        kit: What the light tier needs; None makes the plan of the full tier.
+        kit: What the light and the aten tier need; not used by the full tier.
+
+    Raises:
+        ValueError: `kit` is missing in a tier that needs it.
     """
+    if kit is None and tier != "full":
+        raise ValueError(f"the {tier} tier needs its kit")
     files = _sources(request)
-    light = kit is not None
+    light = tier == "light"
     standard = LIGHT_STANDARD if light else toolchain.standard
     cuda = request.with_cuda or bool(request.cuda_sources)
     cflags, dropped = filter_cflags(request.extra_cflags)
@@ -137,10 +115,14 @@ def make_plan(
     includes, dropped_inc = filter_includes(request.extra_include_paths, toolchain)
 
     common = [f"-DTORCH_EXTENSION_NAME={module_name}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
-    if kit is not None:
-        common += [f"-I{LIGHT_INCLUDE}", "-isystem", str(kit.include)]
+    if tier == "aten":
+        common.append(f"-I{ATEN_INCLUDE}")
+    if kit is not None and tier != "full":
+        common.append(f"-I{LIGHT_INCLUDE}" if light else f"-I{kit.binding_include}")
     common += [f"-I{path}" for path in includes]
-    if not light:
+    if kit is not None and light:
+        common += ["-isystem", str(kit.include)]
+    else:
         include = toolchain.torch_root / "include"
         common += ["-isystem", str(include), "-isystem", str(include / "torch/csrc/api/include")]
     if cuda and toolchain.cuda_home is not None:
@@ -149,26 +131,26 @@ def make_plan(
 
     steps = []
     for name, text in files.items():
-        extra = _light_flags(text) if light else []
+        extra = light_flags(text) if light else aten_flags(text, toolchain) if tier == "aten" else []
         if name.endswith(".cu"):
             number = (arch or "").removeprefix("sm_")
             argv = [str(toolchain.nvcc), *common, *extra, *NVCC_FLAGS]
             argv += [f"-gencode=arch=compute_{number},code=sm_{number}", "--compiler-options", "-fPIC", *nvcc_flags]
             if not any(flag.startswith(("-std=", "--std=")) for flag in nvcc_flags):
                 argv.append(f"-std={standard}")
-            expected, limit = (GIB * 6 // 10 if light else GIB * 35 // 10), 16 * GIB
+            expected, limit = _NVCC_BYTES[tier], 16 * GIB
         else:
             argv = [str(toolchain.cxx), *common, *extra, "-fPIC", f"-std={standard}", "-O2", *cflags]
-            if light:
+            if tier != "full":
                 argv.append("-fno-gnu-unique")
-            expected, limit = (GIB * 6 // 10 if light else GIB * 12 // 10), 8 * GIB
+            expected, limit = _CXX_BYTES[tier], 8 * GIB
         steps.append(Step((*argv, "-c", name, "-o", f"{name}.o"), expected, limit))
 
     output = f"{module_name}.so"
     link = [str(toolchain.cxx), *(f"{name}.o" for name in files), "-shared", "-o", output, *ldflags]
     if "-fopenmp" in cflags and "-fopenmp" not in ldflags:
         link.append("-fopenmp")
-    if kit is not None:
+    if kit is not None and light:
         # Every name must be found now, so that what is missing sends the kernel to the full tier instead of failing
         # at import. Python's own names come from the interpreter, hence warnings that the farm reads.
         link += [
@@ -177,10 +159,12 @@ def make_plan(
             "-ltorch_cpu",
             *(["-ltorch_cuda"] if cuda else []),
         ]
-        link += ["-Wl,-z,defs", "-Wl,--warn-unresolved-symbols"]
     else:
+        link += [str(kit.aten_binding)] if kit is not None and tier == "aten" else []
         link += [f"-L{toolchain.torch_lib}", "-lc10", *(["-lc10_cuda"] if cuda else []), "-ltorch_cpu"]
-        link += [*(["-ltorch_cuda"] if cuda else []), "-ltorch", "-ltorch_python"]
+        link += [*(["-ltorch_cuda"] if cuda else []), *(["-ltorch", "-ltorch_python"] if tier == "full" else [])]
+    if tier != "full":
+        link += ["-Wl,-z,defs", "-Wl,--warn-unresolved-symbols"]
     link.append(f"-Wl,-rpath,{toolchain.torch_lib}")
     if cuda and toolchain.cuda_home is not None:
         folder = toolchain.cuda_home / "lib64"
@@ -189,10 +173,15 @@ def make_plan(
     return Plan(files, tuple(steps), output, (*dropped, *dropped_nvcc, *dropped_ld, *dropped_inc))
 
 
+#: Python itself, and what libtorch_global_deps.so of a CUDA build depends on (loaded with RTLD_GLOBAL).
+_PROCESS_BRINGS = ("Py", "_Py", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver", "nvrtc", "cuda")
 _UNRESOLVED = re.compile(r"undefined reference to [`']([^']+)'")
 
 
 def unresolved_names(link_log: str) -> list[str]:
-    """Names that no library has, Python's own apart (the interpreter brings those)."""
-    names = {name for name in _UNRESOLVED.findall(link_log) if not name.startswith(("Py", "_Py"))}
+    """Names that no library has, apart from Python's own and those of the CUDA libraries that torch loads globally.
+
+    The process brings both. A kernel that calls cublasLt without linking it works with `load_inline` for this reason.
+    """
+    names = {name for name in _UNRESOLVED.findall(link_log) if not name.startswith(_PROCESS_BRINGS)}
     return sorted(names)

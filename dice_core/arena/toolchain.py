@@ -12,15 +12,17 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from dice_core.errors import UnfitError
 from dice_core.files import sha256_bytes
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LIGHT_INCLUDE = Path(__file__).resolve().parent / "light"
+ATEN_INCLUDE = Path(__file__).resolve().parent / "aten"
 
 #: The light tier's C++ standard: libstdc++'s headers cost a third less than under c++20, and what needs c++20 does not
 #: compile and goes to the full tier.
@@ -65,6 +67,17 @@ class Toolchain:
     python_version: str
     standard: str
     path: str
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Toolchain:
+        """The inverse of `to_json`."""
+        paths = ("cxx", "nvcc", "cuda_home", "torch_root", "python_include")
+        values: dict[str, Any] = {**data, **{name: Path(data[name]) for name in paths if data[name]}}
+        return cls(**values)
 
     @property
     def torch_lib(self) -> Path:
@@ -162,12 +175,13 @@ def _torch_standard(torch_root: Path) -> str:
 
 
 @lru_cache(maxsize=1)
-def light_digest() -> str:
-    """Hex sha256 over names and contents of every light header."""
+def own_headers_digest() -> str:
+    """Hex sha256 over names and contents of every header of ours, those of the light and of the aten tier."""
     parts = []
-    for path in sorted(LIGHT_INCLUDE.rglob("*")):
-        if path.is_file():
-            parts.append(f"{path.relative_to(LIGHT_INCLUDE)}\0{path.read_text()}\0")
+    for root in (LIGHT_INCLUDE, ATEN_INCLUDE):
+        for path in sorted(root.rglob("*")):
+            if path.is_file():
+                parts.append(f"{root.name}/{path.relative_to(root)}\0{path.read_text()}\0")
     return sha256_bytes("".join(parts))
 
 

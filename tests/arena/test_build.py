@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 import time
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from dice_core.arena.build import BuildFarm, BuildResult
-from dice_core.arena.build_run import GIB, MemoryGate, clip, run_step
+from dice_core.arena.build_batch import Pending, Width, ninja_file
+from dice_core.arena.build_run import GIB, clip, run_step
+from dice_core.arena.build_sandbox import landlock_abi
 from dice_core.arena.build_steps import make_plan, unresolved_names
 from dice_core.arena.capture import BuildRequest
 from dice_core.arena.toolchain import (
@@ -115,6 +118,25 @@ def test_two_farms_share_one_cache(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name.startswith((".work-", ".broken-"))]
 
 
+def test_a_compiler_reads_only_its_toolchain_and_its_own_folder(tmp_path: Path) -> None:
+    if landlock_abi() < 1:
+        pytest.skip("this kernel has no Landlock")
+    secret = tmp_path / "secret.txt"
+    secret.write_text("int password = 271828;\n")
+    farm = BuildFarm(tmp_path / "cache", device="cpu", jobs=1, tiers=("full",))
+    hostile = [
+        '#include "/etc/passwd"\n',
+        f'#include "{secret}"\n',
+        f'asm(".incbin \\"{secret}\\"");\n',
+        f'asm(".incbin \\"/proc/{os.getpid()}/environ\\"");\n',
+    ]
+    wanted = [BuildRequest("t", cpp_sources=(source,), implicit_headers=False) for source in hostile]
+    for one in farm.build_many(wanted).values():
+        assert one.status == "compile_error", one.argv
+        assert "ermission denied" in one.log or "can't open" in one.log or "file not found" in one.log, one.log
+        assert "271828" not in one.log and "root:" not in one.log
+
+
 def test_build_many_reports_each_distinct_request_once(farm: BuildFarm) -> None:
     seen: list[str] = []
     cuda = BuildRequest("c", cuda_sources=("__global__ void k() {}",), with_cuda=True)
@@ -193,7 +215,7 @@ def test_a_cuda_plan_compiles_for_the_given_architecture_only() -> None:
         "c", ("void f();",), ("__global__ void k() {}",), (("f", "f"),),
         extra_cuda_cflags=("-arch=sm_70",), with_cuda=True,
     )  # fmt: skip
-    plan = make_plan(wanted, module_name="m", toolchain=find_toolchain(), arch="sm_90", kit=None)
+    plan = make_plan(wanted, "full", module_name="m", toolchain=find_toolchain(), arch="sm_90", kit=None)
     nvcc = next(step.argv for step in plan.steps if "cuda.cu" in step.argv)
     assert "-gencode=arch=compute_90,code=sm_90" in nvcc
     assert "-D__CUDA_NO_HALF_OPERATORS__" in nvcc
@@ -203,18 +225,30 @@ def test_a_cuda_plan_compiles_for_the_given_architecture_only() -> None:
     assert "-ltorch_cuda" in plan.steps[-1].argv
 
 
-def test_memory_is_shared_out_and_one_step_always_runs() -> None:
-    gate = MemoryGate(10)
-    inside: list[int] = []
-    with gate.hold(8):
-        waiter = threading.Thread(target=lambda: [gate.hold(5).__enter__(), inside.append(1)])
-        waiter.start()
-        time.sleep(0.1)
-        assert inside == []
-    waiter.join(5)
-    assert inside == [1]
-    with MemoryGate(1).hold(100):
-        pass
+def test_memory_bounds_how_many_builds_run_side_by_side() -> None:
+    assert Width.of_machine(16, 128 * GIB) == Width(16, 16)
+    assert Width.of_machine(16, 24 * GIB) == Width(16, 4)
+    assert Width.of_machine(16, 3 * GIB) == Width(3, 1)
+    assert Width.of_machine(4, 0) == Width(1, 1)
+
+
+def test_a_ninja_file_has_a_chain_for_each_request_and_a_pool_for_heavy_tiers(tmp_path: Path) -> None:
+    pending = [Pending(request(), ("light", "aten", "full")), Pending(request(name="u"), ("full",))]
+    text = ninja_file(pending, tmp_path, Width(8, 2))
+    assert "pool heavy\n  depth = 2\n" in text
+    edges = [line for line in text.splitlines() if line.startswith("build ")]
+    assert edges == [
+        "build 0.light: attempt", "build 0.aten: attempt 0.light", "build 0.full: attempt 0.aten",
+        "build 1.full: attempt",
+    ]  # fmt: skip
+    assert text.count("  pool = heavy") == 3
+
+
+def test_a_batch_runs_without_ninja_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dice_core.arena.build_batch.shutil.which", lambda *_args, **_kwargs: None)
+    farm = BuildFarm(tmp_path, device="cpu", jobs=2, tiers=("full",))
+    broken = [BuildRequest("t", cpp_sources=(f"int f{i}( {{",), implicit_headers=False) for i in range(2)]
+    assert {one.status for one in farm.build_many(broken).values()} == {"compile_error"}
 
 
 def test_long_logs_keep_head_and_tail() -> None:

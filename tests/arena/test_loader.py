@@ -108,6 +108,9 @@ torch::Tensor shaped(std::vector<int64_t> size, int kind) {
   if (kind == 0) return torch::ones(size);
   if (kind == 1) return torch::full(size, 2);
   if (kind == 2) return torch::empty(size).fill_(1.5);
+  if (kind == 4) return torch::tensor(size);
+  if (kind == 5) return torch::tensor(size, torch::TensorOptions().dtype(torch::kFloat));
+  if (kind == 6) return torch::tensor(2.5);
   return torch::full(size, (int64_t)9007199254740993LL, torch::kInt64);
 }
 int64_t whole(int64_t x) { return x; }
@@ -187,6 +190,12 @@ def test_factories_follow_torchs_defaults(kernels: Any) -> None:
     assert torch.equal(kernels.shaped((2,), 1), torch.full((2,), 2))
     assert torch.equal(kernels.shaped([], 2), torch.tensor(1.5))
     assert kernels.shaped([1], 3).item() == 2**53 + 1
+    for made, wanted in (
+        (kernels.shaped([2, 2**40], 4), torch.tensor([2, 2**40])),
+        (kernels.shaped([2, 3], 5), torch.tensor([2.0, 3.0])),
+        (kernels.shaped([], 6), torch.tensor(2.5)),
+    ):
+        assert made.dtype is wanted.dtype and torch.equal(made, wanted)
     torch.set_default_dtype(torch.float64)
     try:
         assert kernels.shaped([1], 0).dtype is torch.float64
@@ -305,3 +314,42 @@ def test_what_cannot_be_loaded_says_why(farm: BuildFarm, tmp_path: Path) -> None
         load_artefact(replace(result, artefact=str(tmp_path / "bad.so"), module_name="other"))
     with pytest.raises(LoadError, match="PyInit_other"):
         load_artefact(replace(result, module_name="other"))
+
+
+ATEN = r"""
+torch::Tensor mixed(torch::Tensor x, std::optional<torch::Tensor> bias, std::vector<int64_t> extra, double k = 2.0) {
+  TORCH_CHECK(x.dim() == 2, "x must have two dimensions");
+  auto y = torch::rsqrt(x.abs().add_(1.0)) * k;
+  if (bias) y = y + *bias;
+  auto row = torch::tensor(extra, y.options());
+  return torch::cat({y, row.unsqueeze(0), torch::zeros({1, x.size(1)}, x.options())});
+}
+std::tuple<torch::Tensor, int64_t> largest(torch::Tensor x) {
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "largest", [&] { (void)x.data_ptr<scalar_t>(); });
+  return {x.max(), x.argmax().item().toLong()};
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("mixed", &mixed, py::arg("x"), py::arg("bias"), py::arg("extra"), py::arg("k") = 2.0);
+  m.def("largest", &largest);
+}
+"""
+
+
+def test_operators_of_torch_are_built_in_the_aten_tier(farm: BuildFarm) -> None:
+    result = BuildFarm(farm.cache_dir, device="cpu", jobs=1).build(BuildRequest("aten", cpp_sources=(ATEN,)))
+    assert (result.status, result.tier) == ("ok", "aten"), result.log
+    assert not any("dice_light" in part for argv in result.argv for part in argv), "the light headers were in reach"
+    module = load_artefact(result)
+    x = torch.nn.Parameter(torch.randn(3, 2))
+    wanted = torch.cat([(x.abs() + 1).rsqrt() * 3 + 1, torch.tensor([[4.0, 5.0]]), torch.zeros(1, 2)])
+    got = module.mixed(x, torch.ones(2), [4, 5], k=3)
+    assert torch.allclose(got, wanted) and got.requires_grad
+    assert torch.allclose(module.mixed(x=x, bias=None, extra=[4, 5])[:3], (x.abs() + 1).rsqrt() * 2)
+    value, index = module.largest(x)
+    assert value == x.max() and index == x.argmax()
+    with pytest.raises(RuntimeError, match=r"^x must have two dimensions"):
+        module.mixed(x[0], None, [])
+    with pytest.raises(NotImplementedError, match=r'"largest" not implemented for .Long.'):
+        module.largest(torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(TypeError):
+        module.mixed(1, None, [])

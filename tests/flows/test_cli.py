@@ -17,10 +17,10 @@ from dice_core.lake.catalog import Lake
 Dice = Callable[..., subprocess.CompletedProcess[str]]
 
 COMMANDS = [
-    (), ("init",), ("doctor",), ("demo",), ("version",), ("run",), ("run", "nightly"), ("run", "curate"),
-    ("run", "train"), ("run", "evaluate"), ("generate",), ("query",), ("report",), ("bundle",), ("bundle", "export"),
-    ("bundle", "run"), ("bundle", "import"), ("datasets",), ("datasets", "ls"), ("datasets", "show"), ("models",),
-    ("models", "ls"), ("config",), ("config", "show"),
+    (), ("init",), ("doctor",), ("housekeep",), ("demo",), ("version",), ("run",), ("run", "nightly"),
+    ("run", "curate"), ("run", "train"), ("run", "evaluate"), ("generate",), ("query",), ("report",), ("bundle",),
+    ("bundle", "export"), ("bundle", "run"), ("bundle", "import"), ("datasets",), ("datasets", "ls"),
+    ("datasets", "show"), ("models",), ("models", "ls"), ("config",), ("config", "show"),
 ]
 
 

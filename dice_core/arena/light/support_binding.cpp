@@ -1,6 +1,18 @@
-// The binding of the light tier: what is no template, compiled once by the build farm and linked into every module.
+// The binding of the light and the aten tier: what is no template, compiled once for each by the build farm and linked
+// into every module.
 
 #include <dice_light/bind.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#ifdef DICE_ATEN
+namespace errors = c10;
+#else
+namespace errors = dice_light;
+#endif
 
 namespace pybind11 {
 namespace detail {
@@ -39,12 +51,23 @@ bool load_tensor(PyObject* object, Tensor& value) {
   Ref capsule(PyObject_CallOneArg(door.to_capsule, object));
   void* pointer = capsule ? PyCapsule_GetPointer(capsule.get(), nullptr) : nullptr;
   if (pointer == nullptr) { PyErr_Clear(); return false; }
-  value = Tensor::steal(static_cast<AtenTensorHandle>(pointer));  // the capsule has no destructor: ours now
+#ifdef DICE_ATEN
+  auto* owned = static_cast<Tensor*>(pointer);  // the capsule has no destructor: ours now
+  value = std::move(*owned);
+  delete owned;
+#else
+  value = Tensor::steal(static_cast<AtenTensorHandle>(pointer));
+#endif
   return true;
 }
 PyObject* cast_tensor(const Tensor& tensor) {
   if (!tensor.defined()) Py_RETURN_NONE;
-  Ref capsule(checked(PyCapsule_New(tensor.handle(), nullptr, nullptr)));
+#ifdef DICE_ATEN
+  void* handle = const_cast<Tensor*>(&tensor);
+#else
+  void* handle = tensor.handle();
+#endif
+  Ref capsule(checked(PyCapsule_New(handle, nullptr, nullptr)));
   // Despite the function's name the heap object stays ours: torch copies the tensor out of it.
   return checked(PyObject_CallOneArg(TensorDoor::get().from_capsule, capsule.get()));
 }
@@ -164,15 +187,20 @@ static PyObject* entry(PyObject* self, PyObject* const* given, Py_ssize_t positi
   } catch (const PythonError&) {
     if (PyErr_Occurred() == nullptr) return raise(PyExc_SystemError, "a Python call failed without an exception");
     return nullptr;
-  } catch (const dice_light::IndexError& e) { return raise(PyExc_IndexError, e.what());
-  } catch (const dice_light::ValueError& e) { return raise(PyExc_ValueError, e.what());
-  } catch (const dice_light::TypeError& e) { return raise(PyExc_TypeError, e.what());
-  } catch (const dice_light::NotImplementedError& e) { return raise(PyExc_NotImplementedError, e.what());
+  } catch (const errors::IndexError& e) { return raise(PyExc_IndexError, e.what_without_backtrace());
+  } catch (const errors::ValueError& e) { return raise(PyExc_ValueError, e.what_without_backtrace());
+  } catch (const errors::TypeError& e) { return raise(PyExc_TypeError, e.what_without_backtrace());
+  } catch (const errors::NotImplementedError& e) {
+    return raise(PyExc_NotImplementedError, e.what_without_backtrace());
+  } catch (const errors::Error& e) { return raise(PyExc_RuntimeError, e.what_without_backtrace());
   } catch (const std::bad_alloc& e) { return raise(PyExc_MemoryError, e.what());
   } catch (const std::exception& e) { return raise(PyExc_RuntimeError, e.what());
   } catch (...) { return raise(PyExc_RuntimeError, "the kernel threw an exception of unknown type"); }
 }
 
+#ifdef DICE_ATEN
+static void check_numbers() {}  // torch's own headers were read
+#else
 /// Refuses to load where the running torch numbers its types differently from the light header.
 static void check_numbers() {
   namespace abi = dice_light::abi;
@@ -188,6 +216,7 @@ static void check_numbers() {
   for (const auto& [number, type] : types) same = same && number == static_cast<int32_t>(type);
   if (!same) throw std::runtime_error("this torch numbers its scalar or device types differently");
 }
+#endif
 
 PyObject* init(PyModuleDef* definition, const char* name, void (*body)(module_&)) {
   *definition = PyModuleDef{PyModuleDef_HEAD_INIT, name, nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};

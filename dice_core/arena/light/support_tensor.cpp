@@ -344,6 +344,11 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, const TensorOptions& 
   return detail::finish(
       detail::call("aten::empty_strided", "", size, stride, o.dtype_opt(), nullopt, o.device_opt(), nullopt), o);
 }
+Tensor tensor(IntArrayRef values, const TensorOptions& o) {
+  Tensor host = empty(IntArrayRef(static_cast<int64_t>(values.size())), TensorOptions(kLong).device(Device(kCPU)));
+  std::copy(values.begin(), values.end(), host.data_ptr<int64_t>());
+  return detail::finish(host.to(o.has_dtype() ? o : o.dtype(kLong)), o);
+}
 
 int get_num_threads() {
   uint32_t count = 1;

@@ -9,7 +9,18 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <exception>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#ifdef DICE_ATEN
+#include <dice_aten/tensor.h>
+#else
 #include <dice_light/dispatch.h>
+#endif
 
 namespace pybind11 {
 

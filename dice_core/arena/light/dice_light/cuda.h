@@ -6,6 +6,9 @@
 #include <cublasLt.h>
 #include <cublas_v2.h>
 #endif
+#ifdef DICE_LIGHT_CUDNN
+#include <cudnn.h>
+#endif
 
 #include <dice_light/tensor.h>
 
@@ -99,6 +102,15 @@ inline cublasLtHandle_t getCurrentCUDABlasLtHandle() {
   } while (false)
 #endif
 
+#ifdef DICE_LIGHT_CUDNN
+#define AT_CUDNN_CHECK(expression, ...)                                                                     \
+  do {                                                                                                      \
+    const cudnnStatus_t dice_light_status = (expression);                                                   \
+    TORCH_CHECK(dice_light_status == CUDNN_STATUS_SUCCESS, "cuDNN error: ",                                  \
+                cudnnGetErrorString(dice_light_status), ##__VA_ARGS__);                                     \
+  } while (false)
+#endif
+
 /// Memory from torch's caching allocator, given back at the end of its life.
 class DataPtr {
  public:
@@ -137,6 +149,12 @@ inline CUDAAllocator* get() {
 }  // namespace CUDACachingAllocator
 
 }  // namespace cuda
+
+#ifdef DICE_LIGHT_CUDNN
+namespace native {
+inline cudnnHandle_t getCudnnHandle() { return static_cast<cudnnHandle_t>(abi::current_cudnn_handle()); }
+}  // namespace native
+#endif
 
 using cuda::CUDAStream;
 using cuda::DataPtr;

@@ -111,5 +111,7 @@ Error torch_get_current_cuda_blas_handle(void** out);
 // at::cuda::getCurrentCUDABlasLtHandle(), which has no C entry; takes nothing and returns a pointer.
 void* current_cuda_blas_lt_handle() __asm__("_ZN2at4cuda26getCurrentCUDABlasLtHandleEv");
 
+void* current_cudnn_handle() __asm__("_ZN2at6native14getCudnnHandleEv");  // likewise at::native::getCudnnHandle()
+
 }  // namespace abi
 }  // namespace dice_light

@@ -221,6 +221,10 @@ Tensor full_like(const Tensor& self, T value, const TensorOptions& o = {}) {
   if (o.requires_grad()) DICE_LIGHT_ABI(torch_set_requires_grad(result.handle(), true));
   return result;
 }
+/// torch::tensor of whole numbers (kLong unless the options say otherwise) or of one number; other lists are not here.
+Tensor tensor(IntArrayRef values, const TensorOptions& options = {});
+template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+Tensor tensor(T value, const TensorOptions& options = {}) { return full(IntArrayRef(), value, options); }
 
 // ---- CPU threads --------------------------------------------------------------------------------------------------
 

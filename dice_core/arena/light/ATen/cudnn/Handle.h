@@ -1,0 +1,2 @@
+#pragma once
+#include <dice_light/cuda.h>
