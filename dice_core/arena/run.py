@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -196,7 +198,8 @@ class ArenaRun:
                 if isinstance(reference, str):
                     return Outcome(Verdict.TASK_ERROR, evidence={"stage": "reference", "error": reference})
                 judge = Judge(
-                    self._zygote, self._limits(sandbox.WORKER_UID), self._config.device, self._config.cpu_threads,
+                    self._zygote, self._limits(sandbox.WORKER_UID, self._programs(case.item)), self._config.device,
+                    self._config.cpu_threads,
                     Timeouts(self._config.load_timeout_s, self._config.check_timeout_s, self._config.call_timeout_s),
                     self._build, kernel_evidence=self._config.kernel_evidence)
                 outcome = judge.judge(
@@ -232,19 +235,32 @@ class ArenaRun:
     def _new_zygote(self) -> Zygote:
         threads = str(self._config.cpu_threads)
         return Zygote(self._scratch, {
+            # Relative: each child works in its own private folder, and caches of drivers and compilers go there.
+            "HOME": ".", "TMPDIR": ".",
             "PATH": self._config.base_path, "LC_ALL": "C.UTF-8", "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONDONTWRITEBYTECODE": "1",
             **_STEADY_MALLOC, **self._config.child_environment,
         })
 
-    def _limits(self, uid: int) -> sandbox.Limits:
+    def _programs(self, item: WorkItem) -> tuple[str, ...]:
+        """Triton compiles while the candidate runs: it starts its own ptxas and a C compiler."""
+        if self._config.device == "cpu" or _language(item) != "triton":
+            return ()
+        spec = importlib.util.find_spec("triton")
+        bundled = [str(Path(spec.origin).parent / "backends")] if spec is not None and spec.origin else []
+        names = ("cc", "gcc", "clang", "as", "ld", "ldconfig", "ptxas")
+        found = (shutil.which(name, path=f"{self._config.base_path}:/sbin:/usr/sbin") for name in names)
+        parts = ("/usr/lib/gcc", "/usr/libexec/gcc", "/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
+        return (*bundled, *(path for path in found if path), *parts)
+
+    def _limits(self, uid: int, programs: tuple[str, ...] = ()) -> sandbox.Limits:
         on_cpu = self._config.device == "cpu"
         cpus = sorted(os.sched_getaffinity(0))[-self._config.cpu_threads :] if on_cpu else []
         processes = (64 if on_cpu else 1024) + 4 * (os.cpu_count() or 1)
         return sandbox.Limits(
             level=self._level, memory_bytes=self._config.memory_bytes if on_cpu else None, cpu_s=3600,
             file_bytes=_FILE_BYTES, open_files=256 if on_cpu else 4096, processes=processes, uid=uid, cpus=tuple(cpus),
-            pid_namespace=on_cpu)
+            pid_namespace=on_cpu, unix_sockets=not on_cpu, programs=programs)
 
 
 class _Problem:
