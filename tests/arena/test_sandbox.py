@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from arena_helpers import ENVIRONMENT, TANH, candidate, config
 
 from dice_core.arena import probe, sandbox, seccomp
