@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 #: Evaluations that failed through our own fault are tried again this often.
 _RETRIES = 2
+#: After these a candidate may have left the device in a bad state.
+_DEATHS = frozenset({Verdict.RUNTIME_ERROR, Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.CONTRACT_VIOLATION})
+_PROBE_PAUSES_S = (0.0, 2.0, 10.0)
+_FARM_FAILED = "infra_error"
 _FILE_BYTES = 64 << 20
 _LOG_KEPT = 20_000
 #: glibc's allocator learns from what a process has freed before. Fixed thresholds keep the referee, which has lived
@@ -74,6 +78,8 @@ class ArenaRun:
                 f"this machine isolates candidates at level {self._level}, {config.required_isolation} is required")
         self._zygote = self._new_zygote()
         self._farm: BuildFarm | None = None
+        self._suspect = False  # something died on the device
+        self._broken = ""  # why the device no longer works
 
     def close(self) -> None:
         """End all processes."""
@@ -147,7 +153,11 @@ class ArenaRun:
     # ---- check and time ------------------------------------------------------------------------------------------
 
     def attempts(self, cases: Sequence[Case]) -> Iterator[AttemptFile]:
-        """Evaluate the cases one at a time, those of one problem together; yields each as it is decided."""
+        """Evaluate the cases one at a time, those of one problem together; yields each as it is decided.
+
+        Raises:
+            UnfitError: the device stopped working. The attempt that met that is yielded before, as INFRA_ERROR.
+        """
         groups: dict[str, list[Case]] = {}
         for case in cases:
             groups.setdefault(case.item.problem_id, []).append(case)
@@ -156,6 +166,9 @@ class ArenaRun:
             try:
                 for case in group:
                     yield self._attempt(case, problem)
+                    if self._broken:
+                        raise UnfitError(f"{self._config.device} no longer works, so nothing more is measured on it: "
+                                         f"{self._broken}")
             finally:
                 problem.close()
 
@@ -171,8 +184,11 @@ class ArenaRun:
             **outcome.stages,
         }
         timed = speedup is not None
+        attempt_id = case.attempt_id
+        if outcome.verdict.is_infra:
+            attempt_id = item.attempt_id(self._environment.environment_id, lost=started_at)
         attempt = Attempt(
-            attempt_id=case.attempt_id, kernel_id=item.kernel_id, problem_id=item.problem_id,
+            attempt_id=attempt_id, kernel_id=item.kernel_id, problem_id=item.problem_id,
             environment_id=self._environment.environment_id, protocol_version=PROTOCOL_VERSION, plan=item.plan,
             device=item.device, ordinal=item.ordinal, seed_commitment=commitment(secret), seed=secret,
             verdict=outcome.verdict, honesty=outcome.honesty, started_at=started_at, ended_at=ended_at,
@@ -193,9 +209,14 @@ class ArenaRun:
         failure = ""
         disagreed = False
         for _ in range(_RETRIES + 1):
+            if self._suspect and self._is_broken():
+                break
             try:
+                self._build_again(case)
                 reference = problem.reference()
                 if isinstance(reference, str):
+                    if self._is_broken():
+                        break
                     return Outcome(Verdict.TASK_ERROR, evidence={"stage": "reference", "error": reference})
                 judge = Judge(
                     self._zygote, self._limits(sandbox.WORKER_UID, self._programs(case.item)), self._config.device,
@@ -205,6 +226,7 @@ class ArenaRun:
                 outcome = judge.judge(
                     case.item.kernel_source, reference, plan_named(case.item.plan), case.attempt_id, case.requests,
                     case.results)
+                self._suspect = outcome.verdict in _DEATHS or outcome.verdict.is_infra
                 if outcome.verdict is Verdict.TIMING_DISAGREE and not disagreed:
                     disagreed = True  # a busy machine looks like a lying clock: the second word counts
                     failure = str(outcome.evidence.get("reason", ""))
@@ -214,12 +236,45 @@ class ArenaRun:
                 failure = str(outcome.evidence.get("error", ""))
             except ReferenceFailed as error:
                 failure = str(error)
+                self._suspect = True
                 problem.failed(failure)
             except Exception as error:  # the last net: whatever one candidate provokes, the others are evaluated
                 failure = f"{type(error).__name__}: {error}"
+                self._suspect = True
                 problem.close()
                 self._renew()
-        return Outcome(Verdict.INFRA_ERROR, evidence={"stage": "arena", "error": failure[-6000:]})
+        evidence = {"stage": "device", "error": self._broken} if self._broken else {
+            "stage": "arena", "error": failure[-6000:]}
+        return Outcome(Verdict.INFRA_ERROR, evidence=evidence)
+
+    def _build_again(self, case: Case) -> None:
+        """Ask the farm once more for what it could not build through our own fault."""
+        failed = {key for key, result in case.results.items() if result.status == _FARM_FAILED}
+        lost = [request for request in case.requests if request.key in failed]
+        if lost:
+            case.results |= self._build(lost)
+
+    def _is_broken(self) -> bool:
+        """Whether the device has been lost; asked after something died on it, before it is used again."""
+        self._broken = self._device_error()
+        self._suspect = bool(self._broken)
+        return self._suspect
+
+    def _device_error(self) -> str:
+        """Why a fresh child cannot run a trivial kernel on the device, "" when it can or there is none to lose."""
+        if self._config.device == "cpu":
+            return ""
+        error = ""
+        for pause_s in _PROBE_PAUSES_S:  # a driver that ends another process may need a moment
+            time.sleep(pause_s)
+            try:
+                self._architecture()
+                return ""
+            except ArenaError as failed:
+                error = f"{type(failed).__name__}: {failed}"[-2000:]
+            except UnfitError as failed:
+                error = str(failed)[-2000:]
+        return error
 
     def reference(self, source: str) -> Reference:
         """A new referee for a problem."""

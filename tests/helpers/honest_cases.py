@@ -221,4 +221,3 @@ class Tanh(torch.autograd.Function):
         problem("return F.dropout(x, 0.5)", "[torch.randn(16, 33)]"),
         LIBRARY_TANH.format("return torch.nn.functional.dropout(x, 0.5)"), "library"),
 }
-assert SOURCE
