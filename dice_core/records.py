@@ -335,11 +335,16 @@ class WorkItem:
         """Id of the candidate source."""
         return kernel_id(self.kernel_source)
 
-    def attempt_id(self, environment_id: str) -> str:
-        """Id of this evaluation in that environment: the unit of exactly-once."""
+    def attempt_id(self, environment_id: str, *, lost: str = "") -> str:
+        """Id of this evaluation in that environment: the unit of exactly-once.
+
+        An attempt that failed through our own fault gets an id of its own from `lost` (when it began), so that the
+        item's id stays free and the next run tries again.
+        """
         return make_id(
             "att",
             {
+                **({"lost": lost} if lost else {}),
                 "kernel": self.kernel_id,
                 "problem": self.problem_id,
                 "environment": environment_id,

@@ -26,7 +26,7 @@ OPTIONS: dict[str, tuple[str | int | float, str]] = {
     "build_jobs": (0, "parallel compilations; 0 means by cores and free memory"),
     "build_cache_bytes": (20 << 30, "size that `dice housekeep` leaves the cache of compiled kernels"),
     "build_cache_days": (90, "days after which an unused compiled kernel is removed"),
-    "isolation": ("rlimits", "least isolation a candidate may run under: rlimits, netns or landlock"),
+    "isolation": ("rlimits", "least isolation a candidate may run under: rlimits, netns, landlock or seccomp"),
     "evidence": ("auto", "speedup evidence of the filter: auto, claimed or measured"),
     "speedup_threshold": (2.0, "records at or above this speedup pass the filter"),
     "seed": (0, "seed of training and sampling"),
@@ -95,7 +95,7 @@ class Settings:
                 origins[name] = origin
         _choice(origins, values, "device", ("auto", "cpu", "cuda"))
         _choice(origins, values, "plan", ("quick", "standard"))
-        _choice(origins, values, "isolation", ("rlimits", "netns", "landlock"))
+        _choice(origins, values, "isolation", ("rlimits", "netns", "landlock", "seccomp"))
         _choice(origins, values, "evidence", ("auto", "claimed", "measured"))
         values["home"] = Path(values["home"]).expanduser().absolute()
         return cls(**values, origins=origins)

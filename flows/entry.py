@@ -209,7 +209,7 @@ def export_bundle(
 def import_bundle(settings: Settings, folder: Path) -> Outcome:
     """`dice bundle import`."""
     from dice_core.arena.bundle import collect_results
-    from dice_core.lake.attempts import write_attempt
+    from dice_core.lake.attempts import settle, write_attempt
     from dice_core.lake.publish import publish
     from dice_core.records import make_id
 
@@ -223,7 +223,7 @@ def import_bundle(settings: Settings, folder: Path) -> Outcome:
         report = publish(lake, settings.attempts_dir, run_id=run_id)
         evaluations = []
         for environment_id in sorted({one.attempt.environment_id for one in files}):
-            here = {key: a for key, a in attempts.items() if a.environment_id == environment_id}
+            here = settle(evaluation.items(), environment_id, attempts.values())
             tables = evaluation.tables(environment_id, run_id, here)
             lake.commit(tables, message=f"bundle {evaluation.name}", run_id=run_id)
             evaluations.append(evaluation.evaluation_id(environment_id))

@@ -10,15 +10,16 @@ from dice_core.bench.evaluation import Evaluation
 from flows.held import Held
 from flows.outcome import Outcome
 from tasks.context import Run
-from tasks.evaluate import finished_evaluation, measure, record_evaluation, scores
+from tasks.evaluate import measure, record_evaluation, scores, stored_evaluation
 from tasks.publish import show_table
 
 
 @flow(name="evaluate", validate_parameters=False)
 def evaluate(run: Run, held: Held, out_dir: Path) -> Outcome:
     """Measure, write KernelBench's results file and the lake's rows, score. `held` holds an `Evaluation`."""
-    evaluation: Evaluation = held.value
-    if finished_evaluation(run, evaluation):
+    wanted: Evaluation = held.value
+    evaluation, finished = stored_evaluation(run, wanted)
+    if finished:
         return Outcome("evaluate", False, {"evaluation": evaluation.evaluation_id(run.environment_id)})
     attempts = measure(run, evaluation.items())
     evaluation_id = record_evaluation(run, evaluation, attempts, out_dir)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dice_core.arena.sandbox import LEVELS, at_least, isolation_level
 from dice_core.errors import DiceError
 from dice_core.files import write_atomic
 from dice_core.settings import Settings, compiler_path
@@ -41,29 +42,45 @@ def initialise(settings: Settings) -> None:
 
 def examine(settings: Settings) -> list[Check]:
     """Look at the machine."""
-    from dice_core.arena.sandbox import at_least, isolation_level
     from dice_core.environment import capture, resolve_device
 
     checks = [Check("python", sys.version_info >= (3, 11), sys.version.split()[0])]
     checks.append(_try("device", lambda: resolve_device(settings.device)))
-    checks.append(_try("isolation", isolation_level))
-    reached = checks[-1].found
-    if checks[-1].ok:
-        checks.append(Check("isolation wanted", at_least(reached, settings.isolation), settings.isolation))
+    device = checks[-1].found if checks[-1].ok else "cpu"
     checks.append(_try("home is writable", lambda: _write(settings)))
     free = shutil.disk_usage(settings.home).free if settings.home.exists() else 0
     checks.append(Check("disk", free > 2 << 30, f"{free / 2**30:.1f} GiB free"))
     checks.append(_try("lake extensions", _extensions))
-    for program, required in (("c++", True), ("ninja", False)):
-        place = shutil.which(program, path=compiler_path())
-        checks.append(Check(program, place is not None, place or "not on PATH", required))
+    identity: dict[str, str] = {}
+    clocks = ""
     try:
-        found = capture("cuda", isolation=reached, cpu_threads=settings.cpu_threads).identity
-        checks.append(Check("gpu", bool(found["gpu"]), found["gpu"] or "none", required=False))
-        checks.append(Check("nvcc", bool(found["nvcc"]), found["nvcc"] or "none", required=False))
+        found = capture("cuda", isolation="", cpu_threads=settings.cpu_threads)
+        identity, state = found.identity, found.facts["gpu_state"]
+        clocks = ", ".join(f"{name} {value}" for name, value in state.items()) if isinstance(state, dict) else ""
     except DiceError as error:
         checks.append(Check("gpu", False, str(error), required=False))
+    for wanted in ("cpu", *(["cuda"] if identity.get("gpu") else [])):
+        checks.append(_isolation(wanted, settings.isolation, required=wanted == device))
+    for program, required in (("c++", True), ("ninja", False)):
+        place = shutil.which(program, path=compiler_path())
+        version = identity.get("cxx", "") if program == "c++" else ""
+        checks.append(Check(program, place is not None, f"{place} ({version})" if version else place or "not on PATH",
+                            required))
+    for name in ("gpu", "nvcc", "driver"):
+        if identity:
+            checks.append(Check(name, bool(identity[name]), identity[name] or "none", required=False))
+    if identity.get("gpu"):
+        checks.append(Check("gpu state", bool(clocks), clocks or "nvidia-smi does not tell", required=False))
     return checks
+
+
+def _isolation(device: str, wanted: str, *, required: bool) -> Check:
+    """Level that children on `device` really reach, tried with the device in use."""
+    reached = isolation_level(device)
+    found = reached if at_least(reached, wanted) else f"{reached}, but {wanted} is asked for"
+    if reached != LEVELS[-1]:
+        found += f" (of {', '.join(LEVELS)}; `python3 -m dice_core.arena.probe {device}` says what is missing)"
+    return Check(f"isolation {device}", at_least(reached, wanted), found, required)
 
 
 def _write(settings: Settings) -> str:

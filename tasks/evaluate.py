@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from prefect import task
@@ -16,7 +17,7 @@ from dice_core.bench.sidecar import write_sidecar
 from dice_core.curation.pipeline import CurationConfig, Measurements
 from dice_core.curation.speedup_filter import latest_measurements
 from dice_core.errors import ArenaError
-from dice_core.lake.attempts import AttemptFile
+from dice_core.lake.attempts import AttemptFile, settle
 from dice_core.lake.publish import publish
 from dice_core.lake.stored import stored_attempts, stored_samples
 from dice_core.records import Attempt, TrainingRecord, WorkItem
@@ -31,7 +32,8 @@ _RUNS_ON = {"cpu": ("cpp",), "cuda": ("cuda", "triton")}
 def measure(run: Run, items: Sequence[WorkItem]) -> dict[str, Attempt]:
     """Evaluate what has no attempt yet, publish, and give all attempts of `items` by id.
 
-    Safe to kill at any moment: a finished attempt is a durable file, and an attempt is never measured twice.
+    Safe to kill at any moment: a finished attempt is a durable file, and an attempt is never measured twice. One that
+    fails through our own fault stands for its item in this run only; the next run tries again.
     """
     wanted = {item.attempt_id(run.environment_id): item for item in items}
     with run.lake() as lake:
@@ -39,10 +41,11 @@ def measure(run: Run, items: Sequence[WorkItem]) -> dict[str, Attempt]:
         known = stored_attempts(lake, wanted)
     todo = [item for key, item in wanted.items() if key not in known]
     if todo:
-        _evaluate(run, todo)
+        made = [one.attempt_id for one in _evaluate(run, todo)]
         with run.lake() as lake:
             publish(lake, run.settings.attempts_dir, run_id=run.run_id)
-            known = stored_attempts(lake, wanted)
+            found = stored_attempts(lake, [*wanted, *made])
+        known = settle(wanted.values(), run.environment_id, found.values())
     missing = len(wanted) - len(known)
     if missing:
         raise ArenaError(f"{missing} of {len(wanted)} attempts ended without a published file")
@@ -64,13 +67,12 @@ def measure_records(
     return latest_measurements(measure.fn(run, items).values())
 
 
-def _evaluate(run: Run, items: Sequence[WorkItem]) -> None:
-    done = 0
+def _evaluate(run: Run, items: Sequence[WorkItem]) -> list[Attempt]:
+    done: list[Attempt] = []
 
     def count(one: AttemptFile) -> None:
-        nonlocal done
-        done += 1
-        run.progress("measure", done, len(items), f"{one.attempt.verdict.value} {one.labels.get('name', '')}")
+        done.append(one.attempt)
+        run.progress("measure", len(done), len(items), f"{one.attempt.verdict.value} {one.labels.get('name', '')}")
 
     config = ArenaConfig(
         device=run.device, cache_dir=run.settings.cache_dir, plan=run.settings.plan,
@@ -80,6 +82,7 @@ def _evaluate(run: Run, items: Sequence[WorkItem]) -> None:
     run.progress("measure", 0, len(items))
     evaluate(items, run.settings.attempts_dir, config, run.environment, on_result=count,
              on_build=lambda built, total, note="": run.progress("compile", built, total, note))
+    return done
 
 
 @task(cache_policy=NO_CACHE)
@@ -118,10 +121,16 @@ def scores(run: Run, evaluation: Evaluation, attempts: Mapping[str, Attempt]) ->
 
 
 @task(cache_policy=NO_CACHE)
-def finished_evaluation(run: Run, evaluation: Evaluation) -> bool:
-    """Whether this very evaluation is in the lake already."""
-    with run.lake() as lake:
-        found = lake.query(
-            "select 1 from evaluation where evaluation_id = ?", (evaluation.evaluation_id(run.environment_id),)
-        )
-    return bool(found.num_rows)
+def stored_evaluation(run: Run, evaluation: Evaluation) -> tuple[Evaluation, bool]:
+    """This very evaluation as it is in the lake, and whether it is finished there.
+
+    One of which attempts failed through our own fault is not: it is made again, under an id of its own.
+    """
+    while True:
+        key = evaluation.evaluation_id(run.environment_id)
+        with run.lake() as lake:
+            found = lake.query("select count(*) filter (is_infra) as lost from fct_evaluation_member "
+                               "where evaluation_id = ? having count(*) > 0", (key,)).to_pylist()
+        if not found or not found[0]["lost"]:
+            return evaluation, bool(found)
+        evaluation = replace(evaluation, again=evaluation.again + 1)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import dice_core
 from dice_core.arena.evaluate import ArenaConfig, EvaluationSummary, evaluate
-from dice_core.arena.sandbox import isolation_level
+from dice_core.arena.sandbox import LEVELS, isolation_level
 from dice_core.bench.evaluation import Evaluation
 from dice_core.environment import capture, code_state, resolve_device
 from dice_core.errors import AuditError, SourceError, UsageError
@@ -159,7 +159,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--cache", type=Path, help="folder of compiled kernels (default: inside the bundle)")
     parser.add_argument("--build-jobs", type=int, help="parallel compilations (default: by cores and memory)")
-    parser.add_argument("--isolation", default="rlimits", choices=("rlimits", "netns", "landlock"),
+    parser.add_argument("--isolation", default="rlimits", choices=LEVELS,
                         help="least isolation to accept (default: %(default)s)")
     options = parser.parse_args(argv)
     done = 0

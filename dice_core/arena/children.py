@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,10 @@ class Child:
         """
         stage = stage or kind
         self._number += 1
+        deadline = time.monotonic() + timeout_s  # one for both: a child that does not read must not get it twice
         try:
             self._channel.send(kind, {**(body or {}), "number": self._number}, fds, timeout_s=timeout_s)
-            answer = self._channel.receive(timeout_s, alive_fd=self._pidfd)
+            answer = self._channel.receive(max(0.0, deadline - time.monotonic()), alive_fd=self._pidfd)
         except ChannelClosed:
             raise ChildDied(self.end(), stage) from None
         except DeadlineExceeded:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 
 #: Evaluations that failed through our own fault are tried again this often.
 _RETRIES = 2
+#: After these a candidate may have left the device in a bad state.
+_DEATHS = frozenset({Verdict.RUNTIME_ERROR, Verdict.TIMEOUT, Verdict.OUT_OF_MEMORY, Verdict.CONTRACT_VIOLATION})
+_PROBE_PAUSES_S = (0.0, 2.0, 10.0)
+_FARM_FAILED = "infra_error"
 _FILE_BYTES = 64 << 20
 _LOG_KEPT = 20_000
 #: glibc's allocator learns from what a process has freed before. Fixed thresholds keep the referee, which has lived
@@ -72,6 +78,8 @@ class ArenaRun:
                 f"this machine isolates candidates at level {self._level}, {config.required_isolation} is required")
         self._zygote = self._new_zygote()
         self._farm: BuildFarm | None = None
+        self._suspect = False  # something died on the device
+        self._broken = ""  # why the device no longer works
 
     def close(self) -> None:
         """End all processes."""
@@ -145,7 +153,11 @@ class ArenaRun:
     # ---- check and time ------------------------------------------------------------------------------------------
 
     def attempts(self, cases: Sequence[Case]) -> Iterator[AttemptFile]:
-        """Evaluate the cases one at a time, those of one problem together; yields each as it is decided."""
+        """Evaluate the cases one at a time, those of one problem together; yields each as it is decided.
+
+        Raises:
+            UnfitError: the device stopped working. The attempt that met that is yielded before, as INFRA_ERROR.
+        """
         groups: dict[str, list[Case]] = {}
         for case in cases:
             groups.setdefault(case.item.problem_id, []).append(case)
@@ -154,6 +166,9 @@ class ArenaRun:
             try:
                 for case in group:
                     yield self._attempt(case, problem)
+                    if self._broken:
+                        raise UnfitError(f"{self._config.device} no longer works, so nothing more is measured on it: "
+                                         f"{self._broken}")
             finally:
                 problem.close()
 
@@ -169,8 +184,11 @@ class ArenaRun:
             **outcome.stages,
         }
         basis = outcome.basis
+        attempt_id = case.attempt_id
+        if outcome.verdict.is_infra:
+            attempt_id = item.attempt_id(self._environment.environment_id, lost=started_at)
         attempt = Attempt(
-            attempt_id=case.attempt_id, kernel_id=item.kernel_id, problem_id=item.problem_id,
+            attempt_id=attempt_id, kernel_id=item.kernel_id, problem_id=item.problem_id,
             environment_id=self._environment.environment_id, protocol_version=PROTOCOL_VERSION, plan=item.plan,
             device=item.device, ordinal=item.ordinal, seed_commitment=commitment(secret), seed=secret,
             verdict=outcome.verdict, honesty=outcome.honesty, started_at=started_at, ended_at=ended_at,
@@ -191,17 +209,24 @@ class ArenaRun:
         failure = ""
         disagreed = False
         for _ in range(_RETRIES + 1):
+            if self._suspect and self._is_broken():
+                break
             try:
+                self._build_again(case)
                 reference = problem.reference()
                 if isinstance(reference, str):
+                    if self._is_broken():
+                        break
                     return Outcome(Verdict.TASK_ERROR, evidence={"stage": "reference", "error": reference})
                 judge = Judge(
-                    self._zygote, self._limits(sandbox.WORKER_UID), self._config.device, self._config.cpu_threads,
+                    self._zygote, self._limits(sandbox.WORKER_UID, self._programs(case.item)), self._config.device,
+                    self._config.cpu_threads,
                     Timeouts(self._config.load_timeout_s, self._config.check_timeout_s, self._config.call_timeout_s),
                     self._build, kernel_evidence=self._config.kernel_evidence)
                 outcome = judge.judge(
                     case.item.kernel_source, reference, plan_named(case.item.plan), case.attempt_id, case.requests,
                     case.results)
+                self._suspect = outcome.verdict in _DEATHS or outcome.verdict.is_infra
                 if outcome.verdict is Verdict.TIMING_DISAGREE and not disagreed:
                     disagreed = True  # a busy machine looks like a lying clock: the second word counts
                     failure = str(outcome.evidence.get("reason", ""))
@@ -211,12 +236,45 @@ class ArenaRun:
                 failure = str(outcome.evidence.get("error", ""))
             except ReferenceFailed as error:
                 failure = str(error)
+                self._suspect = True
                 problem.failed(failure)
             except Exception as error:  # the last net: whatever one candidate provokes, the others are evaluated
                 failure = f"{type(error).__name__}: {error}"
+                self._suspect = True
                 problem.close()
                 self._renew()
-        return Outcome(Verdict.INFRA_ERROR, evidence={"stage": "arena", "error": failure[-6000:]})
+        evidence = {"stage": "device", "error": self._broken} if self._broken else {
+            "stage": "arena", "error": failure[-6000:]}
+        return Outcome(Verdict.INFRA_ERROR, evidence=evidence)
+
+    def _build_again(self, case: Case) -> None:
+        """Ask the farm once more for what it could not build through our own fault."""
+        failed = {key for key, result in case.results.items() if result.status == _FARM_FAILED}
+        lost = [request for request in case.requests if request.key in failed]
+        if lost:
+            case.results |= self._build(lost)
+
+    def _is_broken(self) -> bool:
+        """Whether the device has been lost; asked after something died on it, before it is used again."""
+        self._broken = self._device_error()
+        self._suspect = bool(self._broken)
+        return self._suspect
+
+    def _device_error(self) -> str:
+        """Why a fresh child cannot run a trivial kernel on the device, "" when it can or there is none to lose."""
+        if self._config.device == "cpu":
+            return ""
+        error = ""
+        for pause_s in _PROBE_PAUSES_S:  # a driver that ends another process may need a moment
+            time.sleep(pause_s)
+            try:
+                self._architecture()
+                return ""
+            except ArenaError as failed:
+                error = f"{type(failed).__name__}: {failed}"[-2000:]
+            except UnfitError as failed:
+                error = str(failed)[-2000:]
+        return error
 
     def reference(self, source: str) -> Reference:
         """A new referee for a problem."""
@@ -232,19 +290,32 @@ class ArenaRun:
     def _new_zygote(self) -> Zygote:
         threads = str(self._config.cpu_threads)
         return Zygote(self._scratch, {
+            # Relative: each child works in its own private folder, and caches of drivers and compilers go there.
+            "HOME": ".", "TMPDIR": ".",
             "PATH": self._config.base_path, "LC_ALL": "C.UTF-8", "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONDONTWRITEBYTECODE": "1",
             **_STEADY_MALLOC, **self._config.child_environment,
         })
 
-    def _limits(self, uid: int) -> sandbox.Limits:
+    def _programs(self, item: WorkItem) -> tuple[str, ...]:
+        """Triton compiles while the candidate runs: it starts its own ptxas and a C compiler."""
+        if self._config.device == "cpu" or _language(item) != "triton":
+            return ()
+        spec = importlib.util.find_spec("triton")
+        bundled = [str(Path(spec.origin).parent / "backends")] if spec is not None and spec.origin else []
+        names = ("cc", "gcc", "clang", "as", "ld", "ldconfig", "ptxas")
+        found = (shutil.which(name, path=f"{self._config.base_path}:/sbin:/usr/sbin") for name in names)
+        parts = ("/usr/lib/gcc", "/usr/libexec/gcc", "/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
+        return (*bundled, *(path for path in found if path), *parts)
+
+    def _limits(self, uid: int, programs: tuple[str, ...] = ()) -> sandbox.Limits:
         on_cpu = self._config.device == "cpu"
         cpus = sorted(os.sched_getaffinity(0))[-self._config.cpu_threads :] if on_cpu else []
         processes = (64 if on_cpu else 1024) + 4 * (os.cpu_count() or 1)
         return sandbox.Limits(
             level=self._level, memory_bytes=self._config.memory_bytes if on_cpu else None, cpu_s=3600,
             file_bytes=_FILE_BYTES, open_files=256 if on_cpu else 4096, processes=processes, uid=uid, cpus=tuple(cpus),
-            pid_namespace=on_cpu)
+            pid_namespace=on_cpu, unix_sockets=not on_cpu, programs=programs)
 
 
 class _Problem:

@@ -1,10 +1,11 @@
 """What a child of the arena may do: limits that it puts on itself before it sees a line of foreign code.
 
 Levels, each including the ones before: `rlimits` (own session, no new privileges, dies with its parent, resource
-limits, another uid when the judge is root), `netns` (empty network namespace), `landlock` (file system readable in
-the listed places only, writable only in the private folder; no execve; no signals to outside).
+limits, another uid when the judge is root), `netns` (no network: an empty network namespace, or the filter of the last
+level), `landlock` (file system readable in the listed places only, writable only in the private folder; no execve; no
+signals to outside), `seccomp` (a filter of system calls: no new processes, sockets, tracing, mounts and the like).
 Everything is done with ctypes on the calling process; nothing here needs torch.
-Sources: prctl(2), capabilities(7), landlock(7), user_namespaces(7).
+Sources: prctl(2), capabilities(7), user_namespaces(7).
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dice_core.arena import landlock, seccomp
 from dice_core.errors import UsageError
 
-LEVELS = ("rlimits", "netns", "landlock")
+LEVELS = ("rlimits", "netns", "landlock", "seccomp")
 WORKER_UID = 65534
 REFEREE_UID = 65533
 
@@ -34,19 +36,6 @@ _CLONE_NEWUSER, _CLONE_NEWNET, CLONE_NEWPID = 0x10000000, 0x40000000, 0x20000000
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 1, 4, 8, 38
 PR_SET_CHILD_SUBREAPER = 36
 _CAP_DAC_READ_SEARCH = 2
-_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
-
-# Landlock file rights (bit numbers of the kernel's interface).
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 0, 1, 2, 3, 14, 15
-_FILE_RIGHTS = sum(1 << bit for bit in (_EXECUTE, _WRITE_FILE, _READ_FILE, _TRUNCATE, _IOCTL_DEV))
-_RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # number of file rights that each ABI knows
-_READ = (1 << _READ_FILE) | (1 << _READ_DIR)
-_SYSTEM_READABLE = (
-    "/usr", "/lib", "/lib64", "/lib32", "/bin", "/opt", "/proc", "/sys", "/dev", "/run",
-    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
-    "/etc/localtime", "/etc/alternatives", "/etc/OpenCL", "/etc/nvidia", "/etc/vulkan", "/nix/store",
-)
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -66,6 +55,9 @@ class Limits:
     readable: tuple[str, ...] = ()  #: files and folders readable beside the system's and Python's
     #: in a process namespace of its own. Not on CUDA: its driver looks the process up in /proc by number.
     pid_namespace: bool = True
+    unix_sockets: bool = False  #: may make sockets of the Unix family: the CUDA driver listens on one
+    #: files and folders whose programs may be started (a JIT compiler's, say); with none, no process may be made
+    programs: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -74,7 +66,8 @@ class Limits:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Limits:
         """Inverse of `to_json`."""
-        return cls(**{**data, "cpus": tuple(data["cpus"]), "readable": tuple(data["readable"])})
+        lists = {name: tuple(data[name]) for name in ("cpus", "readable", "programs")}
+        return cls(**{**data, **lists})
 
 
 def at_least(reached: str, required: str) -> bool:
@@ -94,20 +87,28 @@ def confine(limits: Limits, folder: Path) -> str:
     Descriptors, session and working folder are the caller's business (`zygote.py`).
     """
     wanted = LEVELS.index(limits.level)
-    readable = (*_python_folders(), *limits.readable)  # asked before the change of identity can hide them
+    readable = (*python_folders(), *limits.readable)  # asked before the change of identity can hide them
     if limits.cpus:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, limits.cpus)
     _set_rlimits(limits)
     has_netns = wanted >= 1 and _leave_network()
     _drop_identity(limits.uid, (*readable, str(folder)))
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    no_new_privileges()
     _prctl(_PR_SET_DUMPABLE, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # last: a change of identity clears it
-    has_landlock = wanted >= 2 and _landlock(readable, folder)  # also without a network namespace: it closes TCP
-    if not has_netns:
+    # Both also without a network namespace: Landlock closes TCP, the filter all sockets.
+    has_landlock = wanted >= 2 and landlock.restrict(landlock.Rules(readable, folder, limits.programs))
+    has_filter = wanted >= 3 and seccomp.install(unix_sockets=limits.unix_sockets, groups=_groups(limits))
+    if not (has_netns or has_filter):
         return "rlimits"
-    return "landlock" if has_landlock else "netns"
+    if not has_landlock:
+        return "netns"
+    return "seccomp" if has_filter else "landlock"
+
+
+def _groups(limits: Limits) -> list[str]:
+    return [name for name in seccomp.GROUPS if name != "new processes" or not limits.programs]
 
 
 def die_with_parent() -> None:
@@ -141,7 +142,7 @@ class PidNamespaces:
 
 
 def isolation_level(
-    device: str = "cpu", ceiling: str = "landlock", environment: Mapping[str, str] | None = None
+    device: str = "cpu", ceiling: str = LEVELS[-1], environment: Mapping[str, str] | None = None
 ) -> str:
     """Highest level reachable here, found by trying it in a child process.
 
@@ -179,7 +180,7 @@ def probe(level: str, device: str) -> str:
     torch = __import__("torch") if device == "cuda" else None
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o777)
-        limits = Limits(level, None, 60, 1 << 26, 1024, 1024, WORKER_UID)
+        limits = Limits(level, None, 60, 1 << 26, 1024, 1024, WORKER_UID, unix_sockets=device == "cuda")
         pid = os.fork()
         if pid == 0:
             reached = confine(limits, Path(name))
@@ -262,49 +263,16 @@ def _set_capabilities(mask: int) -> None:
         raise OSError(ctypes.get_errno(), "capset")
 
 
-def _python_folders() -> list[str]:
+def no_new_privileges() -> None:
+    """The condition of Landlock and of filters."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def python_folders() -> list[str]:
+    """What an interpreter with torch has to read."""
     paths = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values(), *site.getsitepackages()}
     paths.add(str(Path(__file__).resolve().parents[1]))
     torch = sys.modules.get("torch")
     if torch is not None and torch.__file__:
         paths.add(str(Path(torch.__file__).parent))
     return sorted(path for path in paths if os.path.exists(path))
-
-
-def _landlock(readable: Sequence[str], folder: Path) -> bool:
-    abi = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(1))
-    if abi < 1:
-        return False
-    known = (1 << _RIGHTS_BY_ABI.get(abi, 16)) - 1
-    network = 0b11 if abi >= 4 else 0
-    scoped = 0b11 if abi >= 6 else 0
-    attributes = struct.pack("QQQ", known, network, scoped)[: 8 if abi < 4 else 16 if abi < 6 else 24]
-    ruleset = libc.syscall(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0))
-    if ruleset < 0:
-        return False
-    try:
-        writable_device = _READ | (1 << _WRITE_FILE) | (1 << _IOCTL_DEV)
-        devices = [*_DEVICES, *(str(path) for path in Path("/dev").glob("nvidia*")), "/dev/dri"]
-        for path, rights in (
-            *((path, _READ) for path in (*_SYSTEM_READABLE, *readable)),
-            *((path, writable_device) for path in devices),
-            (str(folder), known & ~(1 << _EXECUTE)),
-        ):
-            _allow(ruleset, path, rights & known)
-        return bool(libc.syscall(_LANDLOCK_RESTRICT, ruleset, ctypes.c_uint(0)) == 0)
-    finally:
-        os.close(ruleset)
-
-
-def _allow(ruleset: int, path: str, rights: int) -> None:
-    try:
-        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
-        return  # absent or out of reach: nothing to allow
-    try:
-        if not os.path.isdir(path):
-            rights &= _FILE_RIGHTS
-        rule = struct.pack("=Qi", rights, fd)
-        libc.syscall(_LANDLOCK_ADD, ruleset, ctypes.c_int(1), rule, ctypes.c_uint(0))
-    finally:
-        os.close(fd)

@@ -97,10 +97,25 @@ def torch_layers(tree: ast.Module, names: Names) -> set[str]:
             continue
         if name.split(".")[-1] in _NOT_LAYERS or name.startswith("torch.nn.init"):
             continue
+        if name == "torch.nn.Sequential" and not _chains_layers(node.value, tree, names):
+            continue
         for target in node.targets:
             if isinstance(target, ast.Attribute) and dotted(target.value) == "self":
                 found.add(target.attr)
     return found
+
+
+def _chains_layers(sequential: ast.Call, tree: ast.Module, names: Names) -> bool:
+    """Whether a nn.Sequential holds layers of torch's: by its arguments, or anywhere where these are computed."""
+    listed = all(isinstance(argument, ast.Call) for argument in sequential.args)
+    inner = (node for root in (sequential.args if listed else [tree]) for node in ast.walk(root))
+    for node in inner:
+        name = names.resolve(node.func) if isinstance(node, ast.Call) else ""
+        last = name.split(".")[-1]
+        plain = name.startswith(("torch.nn.functional", "torch.nn.init")) or last in (*_NOT_LAYERS, "Sequential")
+        if name.startswith("torch.nn.") and not plain:
+            return True
+    return False
 
 
 class KernelUse:
@@ -270,8 +285,17 @@ class KernelUse:
         yield from _walk_once([*self._reached, *_module_level(self._tree)])
 
     def forward_nodes(self) -> Iterator[ast.AST]:
-        """Nodes that may run in a forward call: reached code without __init__, backward and kernel builders."""
-        yield from _walk_once(self._reached, skip=("__init__", "backward", "setup_context", *self.triton_kernels))
+        """Nodes that may run in a forward call: reached code without __init__, backward and kernel builders.
+
+        Functions that __init__ defines are kept: a forward call may run them.
+        """
+        kept = [
+            inner for definition in self._reached for node in ast.walk(definition)
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+            for inner in ast.walk(node) if isinstance(inner, ast.Lambda | ast.FunctionDef) and inner is not node
+        ]
+        skip = ("__init__", "backward", "setup_context", *self.triton_kernels)
+        yield from _walk_once([*self._reached, *kept], skip=skip)
 
     @cached_property
     def calls(self) -> list[ast.AST]:

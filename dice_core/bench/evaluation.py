@@ -52,6 +52,7 @@ class Evaluation:
     plan: str
     device: str
     model_version_id: str = ""
+    again: int = 0  #: how often it was made before and attempts failed through our own fault
 
     def items(self) -> list[WorkItem]:
         """Work for the arena: members that have a kernel, each (problem, kernel) pair once."""
@@ -69,29 +70,33 @@ class Evaluation:
              m.no_kernel_reason]
             for m in self.members
         ]
-        return make_id("evl", {"name": self.name, "suite": self.suite, "members": members, "plan": self.plan,
+        again = {"again": self.again} if self.again else {}
+        return make_id("evl", {**again, "name": self.name, "suite": self.suite, "members": members, "plan": self.plan,
                                "device": self.device, "environment": environment_id, "model": self.model_version_id})
 
     def tables(
         self, environment_id: str, run_id: str, attempts: Mapping[str, Attempt]
     ) -> dict[str, list[dict[str, Any]]]:
-        """Rows for the lake. `attempts` holds every finished attempt of this evaluation by id.
+        """Rows for the lake. `attempts` holds what became of each item, by the item's attempt id (`attempts.settle`).
 
         Raises:
             SourceError: an attempt is missing, so the evaluation is not finished.
         """
         evaluation_id = self.evaluation_id(environment_id)
         rows: list[dict[str, Any]] = []
+        used: dict[str, Attempt] = {}
         for member in self.members:
             attempt_id = self.attempt_of(member, environment_id)
             if attempt_id is not None and attempt_id not in attempts:
                 raise SourceError(f"evaluation {self.name}: {_where(member)} has no finished attempt {attempt_id}")
+            if attempt_id is not None:
+                used[attempt_id] = attempts[attempt_id]
+                attempt_id = attempts[attempt_id].attempt_id
             rows.append({"evaluation_id": evaluation_id, "suite": self.suite, "level": member.problem.level,
                          "number": member.problem.number, "sample_id": member.sample_id,
                          "problem_id": member.problem.problem_id, "kernel_id": self._kernel_id(member),
                          "attempt_id": attempt_id, "no_kernel_reason": member.no_kernel_reason})
-        used = {row["attempt_id"] for row in rows if row["attempt_id"]}
-        infra = sum(attempts[one].verdict.is_infra for one in used)
+        infra = sum(one.verdict.is_infra for one in used.values())
         missing = sum(row["attempt_id"] is None for row in rows)
         counters = {"in": len(rows), "kept": len(rows) - missing - infra, "out:no_kernel": missing, "out:infra": infra}
         return {

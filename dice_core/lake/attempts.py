@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from dice_core.errors import AuditError, SourceError
 from dice_core.files import sha256_bytes, write_atomic
-from dice_core.records import Attempt, Build, Environment, Kernel, Problem, TimingSample
+from dice_core.records import Attempt, Build, Environment, Kernel, Problem, TimingSample, WorkItem
 from dice_core.schemas import SCHEMAS
 
 _METADATA_KEY = b"dice.attempt"
@@ -86,6 +86,25 @@ def write_attempt(folder: Path, content: AttemptFile) -> Path:
 def finished_attempts(folder: Path) -> dict[str, Path]:
     """Attempt id -> file, for every finished attempt file in `folder` (by name only; nothing is opened)."""
     return {path.name.split(".", 1)[0]: path for path in sorted(folder.glob("att_*.parquet"))}
+
+
+def settle(items: Iterable[WorkItem], environment_id: str, attempts: Iterable[Attempt]) -> dict[str, Attempt]:
+    """What became of each item, by the item's attempt id: its attempt, or the last one that failed through our fault.
+
+    Items of which neither is among `attempts` are absent.
+    """
+    by_id = {one.attempt_id: one for one in attempts}
+    lost: dict[tuple[str, str, str, str, int], Attempt] = {}
+    for one in sorted(by_id.values(), key=lambda one: one.started_at):
+        if one.verdict.is_infra and one.environment_id == environment_id:
+            lost[one.problem_id, one.kernel_id, one.plan, one.device, one.ordinal] = one
+    settled = {}
+    for item in items:
+        wanted = item.attempt_id(environment_id)
+        found = by_id.get(wanted) or lost.get((item.problem_id, item.kernel_id, item.plan, item.device, item.ordinal))
+        if found is not None:
+            settled[wanted] = found
+    return settled
 
 
 def read_attempt(path: Path) -> AttemptFile:

@@ -1,6 +1,6 @@
-"""Leaves a process in a session of its own behind.
+"""Leaves a process in a session of its own behind; where no process can be made, the call fails.
 
-Expected: CORRECT
+Expected: RUNTIME_ERROR CORRECT
 """
 
 import os
