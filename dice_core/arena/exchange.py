@@ -94,7 +94,7 @@ class Exchange:
         self.samples: list[TimingSample] = []
         self.generator = ""  #: how timed inputs were drawn
         self.in_slot = max(aligned(reference.slot_bytes), 256)
-        self.call_bytes = reference.input_bytes + int(facts.facts["output_bytes"])  #: on the device, of one call
+        self.call_bytes = reference.input_bytes + int(facts.facts["output_bytes"]) + 1  #: on the device, of one call
         self._form = cut(facts.output, _PIECES * PIECE)  #: of what is compared of an output
         self.out_slot = max(aligned(total_bytes(self._form)), 256)
 

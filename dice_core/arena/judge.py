@@ -262,14 +262,14 @@ class _Case:
 
     @contextmanager
     def _state_of(self, trial: TrialFacts) -> Iterator[None]:
-        """The candidate with the parameters and buffers that the trial is made with."""
+        """An instance of the candidate with the parameters and buffers that the trial is made with."""
         other, timeout_s = self._reference.other_state, self._judge._timeouts.load_s
         if trial.trial.kind != "weights" or other is None:
             yield
             return
-        self._ask("restate", {"state": other}, "other weights", timeout_s)
+        self._ask("twin", {"state": other}, "other weights", timeout_s)
         yield
-        self._ask("restate", {"state": self._reference.state}, "other weights", timeout_s)
+        self._ask("single", {}, "other weights", timeout_s)
 
     def _one_trial(
         self, trial: TrialFacts, outputs: Region, evidence: Region, slot: int, records: list[dict[str, Any]], *,

@@ -63,7 +63,7 @@ class TimedSide:
     def __init__(
         self, call: Callable[..., Any], device: torch.device, inputs: torch.Tensor, outputs: torch.Tensor
     ) -> None:
-        self._call = call
+        self.call = call
         self._device = device
         self._inputs = inputs
         self._outputs_region = outputs
@@ -127,7 +127,7 @@ class TimedSide:
         On CUDA a spin of `spin_us` is enqueued first, so that launching happens behind it and the events bracket device
         work alone (method: the blocking kernel of nvbench). With 0 nothing is hidden.
         """
-        call, outputs = self._call, []
+        call, outputs = self.call, []
         _gc_disable()
         try:
             with _no_grad():
@@ -174,7 +174,7 @@ class TimedSide:
     def trace_call(self) -> Any:
         """One call of the first prepared inputs, without clocks."""
         with _no_grad():
-            return self._call(*self.prepared[0])
+            return self.call(*self.prepared[0])
 
 
 def start_device(name: str) -> torch.device:

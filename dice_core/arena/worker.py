@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,8 @@ def main(channel: Channel, folder: Path) -> None:
             "capture": worker.capture,
             "attach": worker.attach,
             "load": worker.load,
-            "restate": worker.restate,
+            "twin": worker.twin,
+            "single": worker.single,
             "prepare": worker.prepare,
             "go": worker.go,
             "collect": worker.collect,
@@ -89,6 +90,7 @@ class _Worker:
         self._missing: list[BuildRequest] = []
         self._device = torch.device("cpu")
         self._model: Any = None
+        self._construct: Callable[[], Any] = lambda: None
         self._side: TimedSide | None = None
         self._nodes: list[Any] = []
         self._held: Any = None
@@ -132,7 +134,9 @@ class _Worker:
             model_class = getattr(module, "ModelNew", None)
             if model_class is None:
                 raise Failure("load", "the candidate defines no ModelNew")
-            self._model = construct(model_class, init, frame.whole("seed"), self._device)
+            seed = frame.whole("seed")
+            self._construct = lambda: construct(model_class, init, seed, self._device)
+            self._model = self._construct()
             if not callable(self._model):
                 raise Failure("load", "ModelNew() is not callable")
         except BaseException as error:
@@ -148,11 +152,21 @@ class _Worker:
         self._order = frame.items("order") if how == LOADED_BY_ORDER else None
         return {"state": how}
 
-    def restate(self, frame: Frame) -> Mapping[str, Any]:
-        """Load another state into the candidate, the way the first one was loaded."""
+    def twin(self, frame: Frame) -> Mapping[str, Any]:
+        """Put a second instance with another state in the candidate's place, loaded the way the first one was.
+
+        A second one, since the first may rightly have kept what it made of its weights at its first call.
+        """
         state = values.decode(frame.mapping("state"), self._regions["state"], torch.device("cpu"))
+        model = self._construct()
         with torch.no_grad():
-            _copy_state(self._model, state, self._order)
+            _copy_state(model, state, self._order)
+        self._live.call = model
+        return {}
+
+    def single(self, frame: Frame) -> Mapping[str, Any]:
+        """Back to the first instance."""
+        self._live.call = self._model
         return {}
 
     def prepare(self, frame: Frame) -> Mapping[str, Any]:
