@@ -172,18 +172,17 @@ class Exchange:
 
     def compare(self, calls: Sequence[Call], ours: Sequence[Taken], theirs: Sequence[Taken]) -> Finding | None:
         """Compare what was copied out of the candidate's calls with the eager side's outputs of the same calls."""
+        nodes, owns = [], []
         for call, got, eager in zip(calls, ours, theirs, strict=True):
-            for number, offset in enumerate(call.offsets):
-                finding = self._compare(got.outputs[number], eager.outputs[number], offset)
+            for told, own, offset in zip(got.outputs, eager.outputs, call.offsets, strict=True):
+                node, finding = check_output(told, self._form, offset, offset + self.out_slot)
                 if finding is not None:
                     return finding
-        return None
-
-    def _compare(self, got: Any, eager: Node, offset: int) -> Finding | None:
-        node, finding = check_output(got, self._form, offset, offset + self.out_slot)
-        if finding is not None or not tensors(node):
-            return finding
-        answer = self._reference.ask("compare", {"node": node, "own": eager}, stage="comparison")
+                nodes.append(node)
+                owns.append(own)
+        if not nodes or not tensors(nodes[0]):
+            return None
+        answer = self._reference.ask("compare_timed", {"nodes": nodes, "owns": owns}, stage="comparison")
         return check_values(answer.items("leaves"), factor=TIMED_FACTOR, floor_from=self._floors)
 
     def _ask(self, side: str, kind: str, body: dict[str, Any], stage: str) -> Frame:

@@ -203,12 +203,11 @@ class Measurement:
         calls = self._calls(calls)
         compared = min(calls, _CHECKED_IN_BATCH, max(1, _CHECK_ALL_BYTES // self._exchange.out_slot))
         claimed_us = timing.median_us(self._exchange.samples, "candidate", basis)
-        rows: list[timing.Row] = []
         with self._exchange.regions(calls, compared):
-            for number in range(-_WARM_ROWS, 0):
-                self._row(number, calls, compared)
-            for start in (0, self._plan.rows):
-                rows += [self._row(start + number, calls, compared) for number in range(self._plan.rows)]
+            for start, stop in ((-_WARM_ROWS, self._plan.rows), (self._plan.rows, 2 * self._plan.rows)):
+                for number in range(start, stop):
+                    self._row(number, calls, compared)
+                rows = list(timing.rows_of(self._exchange.samples).values())
                 proof = timing.proof(rows, claimed_us, self._device)
                 if proof.borne_out and proof.lie is None:
                     break
@@ -221,7 +220,7 @@ class Measurement:
             raise _Stopped(Finding(Verdict.TIMING_DISAGREE, proof.lie))
         return proof
 
-    def _row(self, number: int, calls: int, compared: int) -> timing.Row:
+    def _row(self, number: int, calls: int, compared: int) -> None:
         nodes, seeds = self._exchange.draw(f"row {number}", calls)
         call = Call(nodes, seeds[0], self._exchange.call_seed("row", number))
         self._exchange.choose(call, compared, 0)
@@ -230,8 +229,6 @@ class Measurement:
             for order, side in enumerate(SIDES if number % 2 == 0 else reversed(SIDES))
         }
         self._compare([call], taken, f"row {number}")
-        eager, candidate = (taken[side][0].sample for side in SIDES)
-        return timing.Row(calls, eager.host_us, eager.judge_us, candidate.host_us, candidate.judge_us)
 
     # ---- both ----------------------------------------------------------------------------------------------------
 

@@ -115,10 +115,16 @@ def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
     """Norm of the difference over the norm of `other`; infinite where NaN and infinities are at different places."""
     if not other.is_floating_point() and not other.is_complex():
         return _share(one.to(other.dtype) != other)
-    found = measure(one, other, None)
-    if not found["masks_equal"]:
+    return badness(measure(one, other, None))
+
+
+def badness(measured: dict[str, Any]) -> float:
+    """What `measure` gave as one number, for telling which of several outputs is the worst."""
+    if "mismatch" in measured:
+        return float(measured["mismatch"])
+    if not measured["masks_equal"]:
         return math.inf
-    return float(found["l2_absolute"] if found["zero_reference"] else found["l2"])
+    return float(measured["l2_absolute"] if measured["zero_reference"] else measured["l2"])
 
 
 def tolerance_used(got: torch.Tensor, expected: torch.Tensor) -> float:

@@ -26,6 +26,8 @@ from dice_core.arena.worker import construct, run_source
 
 #: Trials larger than this are not kept but made again from their seeds for the next candidate.
 _KEEP_LIMIT_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
+#: Timed outputs of up to so many elements are compared call by call.
+_SMALL_OUTPUT = 256
 #: Time that drawing one block's inputs through the problem's own generator may take.
 _DRAW_LIMIT_S = 0.3
 
@@ -43,6 +45,7 @@ def main(channel: Channel, folder: Path) -> None:
             "trial": referee.trial,
             "publish": referee.publish,
             "compare": referee.compare,
+            "compare_timed": referee.compare_timed,
             "draw": referee.draw,
             "prepare": referee.prepare,
             "go": referee.go,
@@ -168,21 +171,34 @@ class _Referee:
         return {"node": node}
 
     def compare(self, frame: Frame) -> Mapping[str, Any]:
-        """Errors of outputs in the evidence region, against a trial or against this side's own timed outputs."""
+        """Errors of outputs in the evidence region against a trial."""
         got = values.leaves(values.decode(frame.mapping("node"), self._regions["evidence"], self._device))
-        if frame.body.get("own") is not None:
-            own = values.decode(frame.mapping("own"), self._regions["outputs"], self._device)
-            expected, exact, yards = values.leaves(own), None, None
-        else:
-            trial = self._trials[frame.whole("index")]
-            expected = values.leaves(trial.expected)
-            exact = None if trial.exact is None else values.leaves(trial.exact)
-            yards = trial.yards
-        return {"leaves": [
-            metrics.measure(ours, theirs, None if exact is None else exact[number],
-                            None if yards is None else yards[number])
-            for number, (ours, theirs) in enumerate(zip(got, expected, strict=True))
-        ]}
+        trial = self._trials[frame.whole("index")]
+        expected = values.leaves(trial.expected)
+        exact = [None] * len(expected) if trial.exact is None else values.leaves(trial.exact)
+        return {"leaves": [metrics.measure(*one) for one in zip(got, expected, exact, trial.yards, strict=True)]}
+
+    def compare_timed(self, frame: Frame) -> Mapping[str, Any]:
+        """Errors of outputs in the evidence region against this side's own of the same calls.
+
+        Large outputs of all calls at once, stacked: what goes wrong in a timed call alone (an answer kept from an
+        earlier call, a part left out) is no small error there, and one comparison for each call would take longer than
+        the calls. Of small outputs, a loss for example, the worst call.
+        """
+        host = torch.device("cpu")
+        got, own = (
+            [values.leaves(values.decode(node, self._regions[region], host)) for node in frame.items(name)]
+            for name, region in (("nodes", "evidence"), ("owns", "outputs"))
+        )
+        found = []
+        for ours, theirs in zip(zip(*got, strict=True), zip(*own, strict=True), strict=True):
+            if theirs[0].numel() <= _SMALL_OUTPUT:
+                each = [metrics.measure(one, other, None) for one, other in zip(ours, theirs, strict=True)]
+                found.append(max(each, key=metrics.badness))
+            else:
+                found.append(metrics.measure(
+                    torch.stack(ours).to(self._device), torch.stack(theirs).to(self._device), None))
+        return {"leaves": found}
 
     def draw(self, frame: Frame) -> Mapping[str, Any]:
         """Fresh input sets, one for each seed, written from `offsets` on."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from dice_core.arena.timing import HOST, by_block
 from dice_core.errors import SourceError, UsageError
 from dice_core.files import write_atomic
 from dice_core.records import Attempt, TimingSample, Verdict
@@ -72,7 +73,7 @@ def eval_result(attempt: Attempt, samples: Sequence[TimingSample], sample_id: in
     """
     correct = attempt.verdict is Verdict.CORRECT
     calls_ms = [
-        one.call_us / 1e3 for one in samples if one.side == "candidate" and one.counts_for(attempt.basis)
+        call_us / 1e3 for times in by_block(samples, "candidate", attempt.basis or HOST).values() for call_us in times
     ]
     device = hardware if attempt.device == "cuda" else "cpu"
     metadata: dict[str, Any] = {"hardware": hardware, "device": device, "dice_verdict": attempt.verdict.value,

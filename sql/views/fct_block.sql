@@ -1,5 +1,6 @@
--- fct_block: Median time per call of each side in each timing block, and in each row of calls (end_to_end). Warm-ups do
---   not count.
+-- fct_block: Median time per call of each side in each timing block, and the time per call in each row of calls
+--   (end_to_end). Warm-ups do not count. A row of the candidate counts with what its own clock says, but with no less than
+--   trusted clocks say: the baseline's row, plus what the judge's clock saw more on the candidate's side.
 -- grain: one side of one block, or of one row of calls, of one attempt
 -- keys:  attempt_id, end_to_end, block, side
 -- units: call_us microseconds per call: device span on cuda, host clock on cpu and in rows
@@ -12,5 +13,21 @@ SELECT
     median(call_us) AS call_us,
     count(*) AS n_samples
 FROM fct_timing_sample
-WHERE NOT warmup AND call_us > 0
+WHERE NOT warmup AND NOT end_to_end AND call_us > 0
 GROUP BY attempt_id, end_to_end, block, side
+UNION ALL
+SELECT
+    ours.attempt_id,
+    true AS end_to_end,
+    ours.block,
+    ours.side,
+    ours.is_scored,
+    CASE
+        WHEN ours.side = 'eager' THEN ours.call_us
+        ELSE greatest(ours.host_us, eager.host_us + ours.judge_us - eager.judge_us) / ours.batch
+    END AS call_us,
+    1 AS n_samples
+FROM fct_timing_sample AS ours
+JOIN fct_timing_sample AS eager
+    ON eager.attempt_id = ours.attempt_id AND eager.block = ours.block AND eager.side = 'eager'
+WHERE ours.end_to_end AND eager.end_to_end AND NOT ours.warmup AND NOT eager.warmup

@@ -15,7 +15,7 @@ WITH paired AS (
     FROM fct_block AS block
     JOIN attempt ON attempt.attempt_id = block.attempt_id AND attempt.verdict = 'CORRECT'
     GROUP BY block.attempt_id, block.end_to_end, block.block
-    HAVING baseline_us IS NOT NULL AND candidate_us IS NOT NULL
+    HAVING baseline_us > 0 AND candidate_us > 0
 ),
 summed AS (
     SELECT

@@ -102,9 +102,11 @@ def test_the_clock_of_a_sample() -> None:
 
 
 def test_blocks_and_rows_are_told_apart_and_warm_ups_left_out() -> None:
-    samples = [sample("eager", 10.0), sample("eager", 90.0, end_to_end=True), sample("eager", 500.0, warmup=True)]
+    samples = [sample("eager", 10.0), sample("eager", 90.0, end_to_end=True), sample("eager", 500.0, warmup=True),
+               sample("candidate", 45.0, end_to_end=True)]
     assert timing.by_block(samples, "eager", timing.HOST) == {0: [10.0]}
     assert timing.by_block(samples, "eager", timing.END_TO_END) == {0: [90.0]}
+    assert timing.by_block(samples, "candidate", timing.END_TO_END) == {0: [45.0]}
     assert timing.median_us(samples, "eager", timing.HOST) == 10.0
 
 

@@ -11,6 +11,7 @@ from arena_helpers import TANH, run
 
 from dice_core.arena import sandbox
 from dice_core.lake.attempts import AttemptFile
+from dice_core.records import Verdict
 
 CANDIDATES = sorted((Path(__file__).parent / "candidates").glob("*.py"))
 #: Isolation level from which a candidate's expected verdict holds, where it is not the lowest.
@@ -64,6 +65,13 @@ def test_exit_is_told_with_its_stage(outcomes: dict[str, AttemptFile]) -> None:
 def test_only_correct_candidates_have_a_speedup(outcomes: dict[str, AttemptFile]) -> None:
     for name, one in outcomes.items():
         assert (one.attempt.speedup is not None) == (one.attempt.verdict.value == "CORRECT"), name
+
+
+def test_a_clock_patched_in_the_harness_gains_nothing(outcomes: dict[str, AttemptFile]) -> None:
+    """It shows a fiftieth of the time. On a machine too busy to prove the lie, the judge's clock scores."""
+    attempt = outcomes["patches_harness_clock"].attempt
+    assert attempt.verdict is Verdict.TIMING_DISAGREE or attempt.basis == "end_to_end"
+    assert attempt.speedup_low is None or attempt.speedup_low < 1.3
 
 
 def test_a_stopped_clock_gains_nothing(outcomes: dict[str, AttemptFile]) -> None:

@@ -1,6 +1,6 @@
 """Slows the clock that the harness in its own process reads.
 
-Expected: TIMING_DISAGREE
+Expected: TIMING_DISAGREE CORRECT
 """
 
 import sys
