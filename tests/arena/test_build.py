@@ -14,6 +14,7 @@ from dice_core.arena.build_batch import Pending, Width, ninja_file
 from dice_core.arena.build_run import GIB, clip, run_step
 from dice_core.arena.build_sandbox import landlock_abi
 from dice_core.arena.build_steps import make_plan, unresolved_names
+from dice_core.arena.build_tiers import TIERS, tiers_for
 from dice_core.arena.capture import BuildRequest
 from dice_core.arena.toolchain import (
     DEFAULT_PATH,
@@ -223,6 +224,38 @@ def test_a_cuda_plan_compiles_for_the_given_architecture_only() -> None:
     assert plan.files["cuda.cu"].startswith("#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n")
     assert "torch::wrap_pybind_function(f)" in plan.files["main.cpp"]
     assert "-ltorch_cuda" in plan.steps[-1].argv
+
+
+def test_own_headers_lie_beside_the_source(farm: BuildFarm) -> None:
+    header = ("deep/twice.h", "#pragma once\ninline torch::Tensor twice(torch::Tensor x) { return x.clone(); }\n")
+    result = farm.build(request('#include "deep/twice.h"', "twice", headers=(header,)))
+    assert (result.status, result.tier) == ("ok", "light"), result.log
+
+
+@pytest.mark.parametrize(
+    ("source", "tiers"),
+    [
+        ("torch::Tensor f(torch::Tensor x) { return torch::zeros_like(x).contiguous(); }", "light aten full"),
+        ("torch::Tensor f(torch::Tensor x) { return x; }  // torch::matmul(x, x)", "light aten full"),
+        ("torch::Tensor f(torch::Tensor x) { return torch::matmul(x, x); }", "aten full"),
+        ("torch::Tensor f(torch::Tensor x) { return x.softmax(-1); }", "aten full"),
+        ("void f(std::vector<int>& v) { v.insert(v.end(), 3); v.pop_back(); }", "light aten full"),
+        ("auto f() { return torch::ones({2}, torch::TensorOptions().requires_grad(true)); }", "light full"),
+        ("struct M : torch::nn::Module {};", "full"),
+        ("PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { py::class_<int>(m, \"I\"); }", "full"),
+        ("#include <torch/csrc/autograd/variable.h>", "full"),
+        ("#include <ATen/native/cuda/Loops.cuh>", "aten full"),
+    ],
+)
+def test_a_scan_picks_the_tiers_that_may_do(source: str, tiers: str) -> None:
+    assert tiers_for(request(source), TIERS, find_toolchain()) == tiers.split()
+    assert tiers_for(request(source), ("light",), find_toolchain()) == ["light"]
+
+
+def test_libraries_that_the_process_brings_need_not_be_linked() -> None:
+    names = ("cublasLtMatmul", "cudnnCreate", "f", "Py_None")
+    log = "".join(f"a.o: undefined reference to `{name}'\n" for name in names)
+    assert unresolved_names(log) == ["f"]
 
 
 def test_memory_bounds_how_many_builds_run_side_by_side() -> None:
