@@ -35,16 +35,9 @@ def run(options: argparse.Namespace) -> None:
     work = HERE / "work"
     work.mkdir(exist_ok=True)
     environment = _environment(options)
+    kit = _child("kit", {"arch": options.arch}, work, environment["variables"], 120)  # nothing to do where it is
     if not (HERE / "environment.json").exists():
-        (HERE / "environment.json").write_text(
-            json.dumps(
-                {
-                    **environment["facts"],
-                    "kit": _child("kit", {"arch": options.arch}, work, environment["variables"], 120),
-                },
-                indent=1,
-            )
-        )
+        (HERE / "environment.json").write_text(json.dumps({**environment["facts"], "kit": kit}, indent=1))
     kernels = _read_lines(HERE / "kernels.jsonl")
     done = {one["id"] for one in _read_lines(HERE / "results.jsonl")}
     todo = [one for one in kernels if one["id"] not in done]
