@@ -15,6 +15,7 @@ from dice_core.arena.loader import LoadError, load_artefact
 
 # One module with many functions keeps the compile time down; every function is checked against torch below.
 KERNELS = r"""
+enum PlainEnum { PLAIN_ENUM = 7 };
 #include <cmath>
 #include <algorithm>
 
@@ -102,7 +103,7 @@ torch::Tensor concatenated(std::vector<torch::Tensor> parts) {
 }
 std::string describe(torch::Tensor x) {
   TORCH_CHECK(false, x.dtype(), "|", x.scalar_type(), "|", x.device(), "|", x.sizes(), "|", x.strides(), "|", 2.5f, "|",
-              true, "|", std::string("s"), "|", x.is_floating_point());
+              true, "|", std::string("s"), "|", x.is_floating_point(), "|", PLAIN_ENUM);
 }
 torch::Tensor shaped(std::vector<int64_t> size, int kind) {
   if (kind == 0) return torch::ones(size);
@@ -260,7 +261,7 @@ def test_errors_carry_their_message(kernels: Any) -> None:
         kernels.throws(1)
     with pytest.raises(RuntimeError) as caught:
         kernels.describe(torch.zeros(2, 3))
-    assert str(caught.value) == "float|Float|cpu|[2, 3]|[3, 1]|2.5|1|s|1"
+    assert str(caught.value) == "float|Float|cpu|[2, 3]|[3, 1]|2.5|1|s|1|7"
 
 
 def test_parameters_and_autograd_pass_through(kernels: Any) -> None:
