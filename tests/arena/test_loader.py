@@ -117,6 +117,10 @@ torch::Tensor shaped(std::vector<int64_t> size, int kind) {
 int64_t whole(int64_t x) { return x; }
 int narrow(int x) { return x; }
 double real(double x) { return x; }
+double first(torch::Tensor x, int kind) {
+  if (kind == 0) return x.item().toInt();
+  return kind == 1 ? x.item().toDouble() : static_cast<double>(x.item().to<int64_t>());
+}
 bool truth(bool x) { return x; }
 torch::Tensor undefined() { return torch::Tensor(); }
 void throws(int kind) {
@@ -141,6 +145,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("whole", &whole);
   m.def("narrow", &narrow);
   m.def("real", &real);
+  m.def("first", &first);
   m.def("truth", &truth);
   m.def("undefined", &undefined);
   m.def("throws", &throws);
@@ -242,6 +247,18 @@ def test_numbers_convert_as_in_pybind11(kernels: Any) -> None:
     assert kernels.truth(0) is False and kernels.truth([1] and True) is True and kernels.truth(None) is False
     assert kernels.either(torch.zeros(4)) == 4 and kernels.either("abc") == 3
     assert kernels.undefined() is None
+
+
+def test_item_without_a_type_gives_a_number(kernels: Any) -> None:
+    assert kernels.first(torch.tensor([-3], dtype=torch.int32), 0) == -3
+    assert kernels.first(torch.tensor(2.75, dtype=torch.bfloat16), 1) == 2.75
+    assert kernels.first(torch.tensor(-2.75), 0) == -2
+    assert kernels.first(torch.tensor(2**40), 2) == 2**40
+    for value, kind in ((2**40, 0), (1e30, 2), (float("nan"), 0)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            kernels.first(torch.tensor(value), kind)
+    with pytest.raises(RuntimeError):
+        kernels.first(torch.zeros(2), 0)
 
 
 def test_errors_carry_their_message(kernels: Any) -> None:
