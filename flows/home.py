@@ -41,6 +41,7 @@ def initialise(settings: Settings) -> None:
 
 def examine(settings: Settings) -> list[Check]:
     """Look at the machine."""
+    from dice_core.arena.build_sandbox import landlock_abi
     from dice_core.arena.sandbox import at_least, isolation_level
     from dice_core.environment import capture, resolve_device
 
@@ -57,6 +58,8 @@ def examine(settings: Settings) -> list[Check]:
     for program, required in (("c++", True), ("ninja", False)):
         place = shutil.which(program, path=compiler_path())
         checks.append(Check(program, place is not None, place or "not on PATH", required))
+    confined = landlock_abi() >= 1
+    checks.append(Check("compiler isolation", confined, "landlock" if confined else "none", required=False))
     try:
         found = capture("cuda", isolation=reached, cpu_threads=settings.cpu_threads).identity
         checks.append(Check("gpu", bool(found["gpu"]), found["gpu"] or "none", required=False))

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -26,6 +29,12 @@ from dice_core.arena.toolchain import (
 )
 from dice_core.errors import UsageError
 
+#: Takes a compiler many seconds.
+ENDLESS = "".join(
+    f"constexpr int c{i}() {{ int s = 0; for (int i = 0; i < 200000; ++i) s += i % 7; return s; }}"
+    f" static_assert(c{i}() >= 0);"
+    for i in range(200)
+)
 COPY = "torch::Tensor same(torch::Tensor x) { return x.clone(); }"
 
 
@@ -172,17 +181,45 @@ def test_a_compiler_sees_a_bare_environment_and_its_limits(tmp_path: Path, monke
 
 def test_a_timeout_is_a_result_and_is_not_cached(tmp_path: Path) -> None:
     hurried = BuildFarm(tmp_path, device="cpu", jobs=1, deadline_s=1.0, tiers=("full",))
-    deep = "template <int n> struct F { static const int v = (F<n - 1>::v + F<n - 2>::v) % 7; };" * 1
-    endless = deep + "".join(
-        f"constexpr int c{i}() {{ int s = 0; for (int i = 0; i < 200000; ++i) s += i % 7; return s; }}"
-        f" static_assert(c{i}() >= 0);"
-        for i in range(200)
-    )
     wanted = BuildRequest(
-        "t", cpp_sources=(endless,), extra_cflags=("-fconstexpr-ops-limit=1000000000",), implicit_headers=False
+        "t", cpp_sources=(ENDLESS,), extra_cflags=("-fconstexpr-ops-limit=1000000000",), implicit_headers=False
     )
     assert hurried.build(wanted).status == "timeout"
     assert not list(tmp_path.glob("??/*/result.json"))
+
+
+def test_a_killed_batch_leaves_no_compiler_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    script = f"""
+from pathlib import Path
+from dice_core.arena.build import BuildFarm
+from dice_core.arena.capture import BuildRequest
+quick = BuildRequest("q", cpp_sources=("int broken( {{",), implicit_headers=False)
+slow = [BuildRequest("s", cpp_sources=({ENDLESS!r} + f"int n{{i}};",), implicit_headers=False,
+                     extra_cflags=("-fconstexpr-ops-limit=1000000000",)) for i in range(2)]
+farm = BuildFarm(Path({str(tmp_path)!r}), device="cpu", jobs=3, tiers=("full",))
+farm.build_many([quick, *slow], on_done=lambda result: print(result.status, flush=True))
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as batch:
+        assert batch.stdout is not None
+        assert batch.stdout.readline() == "compile_error\n"
+        assert working_in(tmp_path), "nothing was being compiled"
+        batch.kill()
+    deadline = time.monotonic() + 20
+    while working_in(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert working_in(tmp_path) == []
+    again = BuildFarm(tmp_path, device="cpu", jobs=1, tiers=("full",))
+    assert again.build(BuildRequest("q", cpp_sources=("int broken( {",), implicit_headers=False)).cached
+
+
+def working_in(folder: Path) -> list[str]:
+    """Processes whose working folder is under `folder`."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if Path(os.readlink(link)).is_relative_to(folder):
+                found.append((link.parent / "cmdline").read_text().replace("\0", " "))
+    return found
 
 
 def test_flags_that_reach_outside_are_dropped() -> None:
