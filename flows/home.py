@@ -42,6 +42,7 @@ def initialise(settings: Settings) -> None:
 
 def examine(settings: Settings) -> list[Check]:
     """Look at the machine."""
+    from dice_core.arena.landlock import abi
     from dice_core.environment import capture, resolve_device
 
     checks = [Check("python", sys.version_info >= (3, 11), sys.version.split()[0])]
@@ -66,6 +67,7 @@ def examine(settings: Settings) -> list[Check]:
         version = identity.get("cxx", "") if program == "c++" else ""
         checks.append(Check(program, place is not None, f"{place} ({version})" if version else place or "not on PATH",
                             required))
+    checks.append(Check("compiler isolation", abi() >= 1, "landlock" if abi() >= 1 else "none", required=False))
     for name in ("gpu", "nvcc", "driver"):
         if identity:
             checks.append(Check(name, bool(identity[name]), identity[name] or "none", required=False))

@@ -109,6 +109,7 @@ def _run_plan(
     request: BuildRequest, tier: str, plan: Plan, work: Path, kit: LightKit | None, terms: Terms
 ) -> BuildResult:
     for name, text in plan.files.items():
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text(text, encoding="utf-8", errors="surrogateescape")
     confinement = Confinement.of_compiler(terms.toolchain, work, kit.folder if kit is not None else None)
     start = time.monotonic()

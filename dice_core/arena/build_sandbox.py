@@ -28,8 +28,8 @@ _FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
 #: The compiler driver, binutils, the C library and the standard headers, where every distribution has them.
 _SYSTEM = (
     "/usr/bin", "/usr/local/bin", "/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/lib", "/lib32",
-    "/lib64", "/usr/include", "/usr/local/include", "/usr/x86_64-linux-gnu", "/etc/ld.so.cache", "/etc/alternatives",
-    "/nix/store",
+    "/lib64", "/usr/include", "/usr/local/include", "/usr/local/lib", "/usr/local/lib64", "/usr/x86_64-linux-gnu",
+    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/nix/store",
 )  # fmt: skip
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
@@ -47,6 +47,7 @@ class Confinement:
     def of_compiler(cls, toolchain: Toolchain, work: Path, kit: Path | None) -> Confinement:
         """What the compilers of `toolchain` need to build in `work`."""
         roots = [toolchain.torch_root, toolchain.python_include, LIGHT_INCLUDE, ATEN_INCLUDE]
+        roots.append(toolchain.torch_root.parent / "nvidia")  # what libtorch_cuda is linked with, for the linker
         roots += [path for path in (toolchain.cuda_home, kit) if path is not None]
         for tool in (toolchain.cxx, toolchain.nvcc):
             if tool is not None:

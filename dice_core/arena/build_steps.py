@@ -29,6 +29,7 @@ from dice_core.arena.toolchain import (
 #: Resident bytes to expect of one compilation, by tier (measured with nvcc 13.0 and torch 2.11 and 2.13).
 _NVCC_BYTES = {"light": GIB * 6 // 10, "aten": GIB * 15 // 10, "full": GIB * 35 // 10}
 _CXX_BYTES = {"light": GIB * 6 // 10, "aten": GIB * 8 // 10, "full": GIB * 12 // 10}
+_HEADERS = "headers"  # folder of the candidate's own
 _CUDA_HEADERS = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>"
 
 
@@ -120,6 +121,7 @@ def make_plan(
     if kit is not None and tier != "full":
         common.append(f"-I{LIGHT_INCLUDE}" if light else f"-I{kit.binding_include}")
     common += [f"-I{path}" for path in includes]
+    common += [f"-I{_HEADERS}"] if request.headers else []
     if kit is not None and light:
         common += ["-isystem", str(kit.include)]
     else:
@@ -170,6 +172,7 @@ def make_plan(
         folder = toolchain.cuda_home / "lib64"
         link += [f"-L{folder if folder.is_dir() else toolchain.cuda_home / 'lib'}", "-lcudart"]
     steps.append(Step(tuple(link), GIB * 3 // 10, 8 * GIB, is_link=True))
+    files |= {f"{_HEADERS}/{name}": text for name, text in request.headers}
     return Plan(files, tuple(steps), output, (*dropped, *dropped_nvcc, *dropped_ld, *dropped_inc))
 
 

@@ -56,7 +56,8 @@ _STANDARD_HEADERS = {
 def tiers_for(request: BuildRequest, tiers: Iterable[str], toolchain: Toolchain) -> list[str]:
     """Those of `tiers`, in their order, that may be able to compile `request`; always at least the last one."""
     allowed = list(tiers)
-    text = _COMMENT.sub(" ", "\n".join((*request.cpp_sources, *request.cuda_sources)))
+    texts = (*request.cpp_sources, *request.cuda_sources, *(text for _, text in request.headers))
+    text = _COMMENT.sub(" ", "\n".join(texts))
     missing = {
         "light": lambda: light_lacks(text, toolchain),
         "aten": lambda: aten_lacks(text, toolchain),

@@ -10,6 +10,7 @@ module that the build farm made. Standard library only, and the real `torch.util
 from __future__ import annotations
 
 import json
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -23,6 +24,9 @@ MAX_SOURCE_BYTES = 10 * 1024 * 1024
 #: Entries in any list of flags, functions or sources.
 MAX_ENTRIES = 1000
 _CUDA_SUFFIXES = (".cu", ".cuh")
+_INCLUDE = re.compile(r"^\s*#\s*include\s*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
+#: A relative path without a step up.
+_HEADER_NAME = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[\w.+-]+(?:/[\w.+-]+)*")
 
 
 class CaptureOnly(RuntimeError):
@@ -61,6 +65,7 @@ class BuildRequest:
         with_cuda: Whether CUDA headers and libraries are wanted.
         implicit_headers: Whether torch's headers are put before the sources, as `load_inline` does.
         separate_sources: Whether each source is a file of its own, as in `load`.
+        headers: (name as it is included, text) of the candidate's own header files.
     """
 
     name: str
@@ -74,6 +79,7 @@ class BuildRequest:
     with_cuda: bool = False
     implicit_headers: bool = True
     separate_sources: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> str:
@@ -117,12 +123,13 @@ class BuildRequest:
             field: _flag(field, data.get(field, default))
             for field, default in (("with_cuda", False), ("implicit_headers", True), ("separate_sources", False))
         }
-        functions = _functions(data.get("functions", ()))
+        functions = _pairs("functions", data.get("functions", ()), str.isidentifier)
+        headers = _pairs("headers", data.get("headers", ()), lambda name: _HEADER_NAME.fullmatch(name) is not None)
         size = sum(len(text.encode("utf-8", "surrogatepass")) for group in texts.values() for text in group)
-        size += sum(len(left) + len(right) for left, right in functions)
+        size += sum(len(left) + len(right) for left, right in (*functions, *headers))
         if size > MAX_SOURCE_BYTES:
             raise ValueError(f"build request {name!r}: {size} bytes of source, at most {MAX_SOURCE_BYTES} are taken")
-        return cls(name=name, functions=functions, **texts, **flags)  # type: ignore[arg-type]
+        return cls(name=name, functions=functions, headers=headers, **texts, **flags)  # type: ignore[arg-type]
 
 
 def _texts(field: str, value: object) -> tuple[str, ...]:
@@ -151,16 +158,16 @@ def _flag(field: str, value: object) -> bool:
     return value
 
 
-def _functions(value: object) -> tuple[tuple[str, str], ...]:
+def _pairs(field: str, value: object, good: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, list | tuple) or len(value) > MAX_ENTRIES:
-        raise ValueError(f"build request, field functions: must be a list of at most {MAX_ENTRIES} pairs")
+        raise ValueError(f"build request, field {field}: must be a list of at most {MAX_ENTRIES} pairs")
     pairs: list[tuple[str, str]] = []
     for pair in value:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            raise ValueError("build request, field functions: each entry must be a pair of texts (name, docstring)")
-        if not pair[0].isidentifier():
-            raise ValueError(f"build request, field functions: {pair[0][:80]!r} is no function name")
-        _must_be_text("functions", pair[1])
+            raise ValueError(f"build request, field {field}: each entry must be a pair of texts (name, text)")
+        if not good(pair[0]):
+            raise ValueError(f"build request, field {field}: {pair[0][:80]!r} is no name that is taken")
+        _must_be_text(field, pair[1])
         pairs.append((pair[0], pair[1]))
     return tuple(pairs)
 
@@ -186,6 +193,26 @@ def _as_functions(value: object) -> tuple[tuple[str, str], ...]:
     if isinstance(value, Iterable):
         return tuple((str(name), str(name)) for name in value)
     raise ValueError(f"Expected 'functions' to be a list or dict, but was {type(value)}")
+
+
+def _own_headers(texts: Iterable[str], folders: Iterable[Path]) -> tuple[tuple[str, str], ...]:
+    """The candidate's own headers among what `texts` include, and what those include, found in `folders`."""
+    found: dict[str, str] = {}
+    places = list(folders)
+    waiting = list(texts)
+    while waiting and len(found) < MAX_ENTRIES:
+        for name in _INCLUDE.findall(waiting.pop()):
+            if name in found or not _HEADER_NAME.fullmatch(name):
+                continue
+            for place in places:
+                try:
+                    found[name] = (place / name).read_text()
+                except (OSError, UnicodeDecodeError):
+                    continue
+                places.append((place / name).parent)  # where a header's own includes are looked for
+                waiting.append(found[name])
+                break
+    return tuple(sorted(found.items()))
 
 
 def fake_cpp_extension(handler: Callable[[BuildRequest], Any]) -> types.ModuleType:
@@ -219,9 +246,11 @@ def fake_cpp_extension(handler: Callable[[BuildRequest], Any]) -> types.ModuleTy
     ) -> Any:
         """What torch offers as `load_inline`; arguments that do not change the compiled code are ignored."""
         cuda = _as_texts(cuda_sources)
+        cpp = _as_texts(cpp_sources)
+        places = [Path(path) for path in _as_texts(extra_include_paths)]
         request = BuildRequest(
             name=str(name),
-            cpp_sources=_as_texts(cpp_sources),
+            cpp_sources=cpp,
             cuda_sources=cuda,
             functions=_as_functions(functions),
             extra_cflags=_as_texts(extra_cflags),
@@ -230,6 +259,7 @@ def fake_cpp_extension(handler: Callable[[BuildRequest], Any]) -> types.ModuleTy
             extra_include_paths=_as_texts(extra_include_paths),
             with_cuda=bool(cuda) if with_cuda is None else bool(with_cuda),
             implicit_headers=not no_implicit_headers,
+            headers=_own_headers((*cpp, *cuda), places),
         )
         return handler(request)
 
@@ -250,9 +280,11 @@ def fake_cpp_extension(handler: Callable[[BuildRequest], Any]) -> types.ModuleTy
         """What torch offers as `load`: the files are read here, so the request carries their text."""
         paths = [Path(path) for path in _as_texts(sources)]
         cuda = tuple(path.read_text() for path in paths if path.suffix in _CUDA_SUFFIXES)
+        cpp = tuple(path.read_text() for path in paths if path.suffix not in _CUDA_SUFFIXES)
+        places = [*(path.parent for path in paths), *(Path(path) for path in _as_texts(extra_include_paths))]
         request = BuildRequest(
             name=str(name),
-            cpp_sources=tuple(path.read_text() for path in paths if path.suffix not in _CUDA_SUFFIXES),
+            cpp_sources=cpp,
             cuda_sources=cuda,
             extra_cflags=_as_texts(extra_cflags),
             extra_cuda_cflags=_as_texts(extra_cuda_cflags),
@@ -261,6 +293,7 @@ def fake_cpp_extension(handler: Callable[[BuildRequest], Any]) -> types.ModuleTy
             with_cuda=bool(cuda) if with_cuda is None else bool(with_cuda),
             implicit_headers=False,
             separate_sources=True,
+            headers=_own_headers((*cpp, *cuda), places),
         )
         return handler(request)
 

@@ -1,6 +1,6 @@
 """Loading a built extension inside the untrusted process.
 
-Modules of both tiers are ordinary CPython extensions: the light tier's binding converts tensors in C++, so no Python
+Modules of all tiers are ordinary CPython extensions: the bindings convert tensors in C++, so no Python
 layer is added to a call.
 """
 

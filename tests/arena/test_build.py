@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +17,7 @@ from dice_core.arena.build_batch import Pending, Width, ninja_file
 from dice_core.arena.build_run import GIB, clip, run_step
 from dice_core.arena.build_sandbox import landlock_abi
 from dice_core.arena.build_steps import make_plan, unresolved_names
+from dice_core.arena.build_tiers import TIERS, tiers_for
 from dice_core.arena.capture import BuildRequest
 from dice_core.arena.toolchain import (
     DEFAULT_PATH,
@@ -25,6 +29,12 @@ from dice_core.arena.toolchain import (
 )
 from dice_core.errors import UsageError
 
+#: Takes a compiler many seconds.
+ENDLESS = "".join(
+    f"constexpr int c{i}() {{ int s = 0; for (int i = 0; i < 200000; ++i) s += i % 7; return s; }}"
+    f" static_assert(c{i}() >= 0);"
+    for i in range(200)
+)
 COPY = "torch::Tensor same(torch::Tensor x) { return x.clone(); }"
 
 
@@ -171,17 +181,45 @@ def test_a_compiler_sees_a_bare_environment_and_its_limits(tmp_path: Path, monke
 
 def test_a_timeout_is_a_result_and_is_not_cached(tmp_path: Path) -> None:
     hurried = BuildFarm(tmp_path, device="cpu", jobs=1, deadline_s=1.0, tiers=("full",))
-    deep = "template <int n> struct F { static const int v = (F<n - 1>::v + F<n - 2>::v) % 7; };" * 1
-    endless = deep + "".join(
-        f"constexpr int c{i}() {{ int s = 0; for (int i = 0; i < 200000; ++i) s += i % 7; return s; }}"
-        f" static_assert(c{i}() >= 0);"
-        for i in range(200)
-    )
     wanted = BuildRequest(
-        "t", cpp_sources=(endless,), extra_cflags=("-fconstexpr-ops-limit=1000000000",), implicit_headers=False
+        "t", cpp_sources=(ENDLESS,), extra_cflags=("-fconstexpr-ops-limit=1000000000",), implicit_headers=False
     )
     assert hurried.build(wanted).status == "timeout"
     assert not list(tmp_path.glob("??/*/result.json"))
+
+
+def test_a_killed_batch_leaves_no_compiler_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    script = f"""
+from pathlib import Path
+from dice_core.arena.build import BuildFarm
+from dice_core.arena.capture import BuildRequest
+quick = BuildRequest("q", cpp_sources=("int broken( {{",), implicit_headers=False)
+slow = [BuildRequest("s", cpp_sources=({ENDLESS!r} + f"int n{{i}};",), implicit_headers=False,
+                     extra_cflags=("-fconstexpr-ops-limit=1000000000",)) for i in range(2)]
+farm = BuildFarm(Path({str(tmp_path)!r}), device="cpu", jobs=3, tiers=("full",))
+farm.build_many([quick, *slow], on_done=lambda result: print(result.status, flush=True))
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as batch:
+        assert batch.stdout is not None
+        assert batch.stdout.readline() == "compile_error\n"
+        assert working_in(tmp_path), "nothing was being compiled"
+        batch.kill()
+    deadline = time.monotonic() + 20
+    while working_in(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert working_in(tmp_path) == []
+    again = BuildFarm(tmp_path, device="cpu", jobs=1, tiers=("full",))
+    assert again.build(BuildRequest("q", cpp_sources=("int broken( {",), implicit_headers=False)).cached
+
+
+def working_in(folder: Path) -> list[str]:
+    """Processes whose working folder is under `folder`."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if Path(os.readlink(link)).is_relative_to(folder):
+                found.append((link.parent / "cmdline").read_text().replace("\0", " "))
+    return found
 
 
 def test_flags_that_reach_outside_are_dropped() -> None:
@@ -223,6 +261,38 @@ def test_a_cuda_plan_compiles_for_the_given_architecture_only() -> None:
     assert plan.files["cuda.cu"].startswith("#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n")
     assert "torch::wrap_pybind_function(f)" in plan.files["main.cpp"]
     assert "-ltorch_cuda" in plan.steps[-1].argv
+
+
+def test_own_headers_lie_beside_the_source(farm: BuildFarm) -> None:
+    header = ("deep/twice.h", "#pragma once\ninline torch::Tensor twice(torch::Tensor x) { return x.clone(); }\n")
+    result = farm.build(request('#include "deep/twice.h"', "twice", headers=(header,)))
+    assert (result.status, result.tier) == ("ok", "light"), result.log
+
+
+@pytest.mark.parametrize(
+    ("source", "tiers"),
+    [
+        ("torch::Tensor f(torch::Tensor x) { return torch::zeros_like(x).contiguous(); }", "light aten full"),
+        ("torch::Tensor f(torch::Tensor x) { return x; }  // torch::matmul(x, x)", "light aten full"),
+        ("torch::Tensor f(torch::Tensor x) { return torch::matmul(x, x); }", "aten full"),
+        ("torch::Tensor f(torch::Tensor x) { return x.softmax(-1); }", "aten full"),
+        ("void f(std::vector<int>& v) { v.insert(v.end(), 3); v.pop_back(); }", "light aten full"),
+        ("auto f() { return torch::ones({2}, torch::TensorOptions().requires_grad(true)); }", "light full"),
+        ("struct M : torch::nn::Module {};", "full"),
+        ("PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { py::class_<int>(m, \"I\"); }", "full"),
+        ("#include <torch/csrc/autograd/variable.h>", "full"),
+        ("#include <ATen/native/cuda/Loops.cuh>", "aten full"),
+    ],
+)
+def test_a_scan_picks_the_tiers_that_may_do(source: str, tiers: str) -> None:
+    assert tiers_for(request(source), TIERS, find_toolchain()) == tiers.split()
+    assert tiers_for(request(source), ("light",), find_toolchain()) == ["light"]
+
+
+def test_libraries_that_the_process_brings_need_not_be_linked() -> None:
+    names = ("cublasLtMatmul", "cudnnCreate", "f", "Py_None")
+    log = "".join(f"a.o: undefined reference to `{name}'\n" for name in names)
+    assert unresolved_names(log) == ["f"]
 
 
 def test_memory_bounds_how_many_builds_run_side_by_side() -> None:

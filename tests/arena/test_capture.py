@@ -77,6 +77,26 @@ def test_load_reads_the_files_it_names(tmp_path: Path) -> None:
     assert not request.implicit_headers
 
 
+def test_the_candidates_own_headers_travel_with_the_request(tmp_path: Path) -> None:
+    (tmp_path / "inc" / "deep").mkdir(parents=True)
+    (tmp_path / "inc" / "deep" / "a.h").write_text('#include "b.cuh"\n#include <vector>\n')
+    (tmp_path / "inc" / "deep" / "b.cuh").write_text("int b;")
+    (tmp_path / "k.cu").write_text('#include "deep/a.h"\n#include "../secret.h"\n')
+    (tmp_path.parent / "secret.h").write_text("int secret;")
+    wanted = (("b.cuh", "int b;"), ("deep/a.h", '#include "b.cuh"\n#include <vector>\n'))
+    paths = [str(tmp_path / "inc")]
+    loaded = captured(lambda ext: ext.load("n", sources=str(tmp_path / "k.cu"), extra_include_paths=paths))
+    assert loaded.headers == wanted
+    inline = captured(
+        lambda ext: ext.load_inline("n", '#include "deep/a.h"', functions="f", extra_include_paths=paths)
+    )
+    assert inline.headers == wanted
+    assert BuildRequest.from_json(json.loads(json.dumps(inline.to_json()))) == inline
+    for name in ("/etc/passwd", "../x.h", "a/../x.h", "a//b.h", "./a.h", ""):
+        with pytest.raises(ValueError, match="headers"):
+            BuildRequest.from_json({**inline.to_json(), "headers": [[name, ""]]})
+
+
 def test_json_round_trip_keeps_the_key() -> None:
     request = captured(lambda ext: ext.load_inline("a", "int x;", "k", functions={"f": "doc"}, extra_ldflags=["-lm"]))
     again = BuildRequest.from_json(json.loads(json.dumps(request.to_json())))

@@ -15,6 +15,7 @@ from dice_core.arena.loader import LoadError, load_artefact
 
 # One module with many functions keeps the compile time down; every function is checked against torch below.
 KERNELS = r"""
+enum PlainEnum { PLAIN_ENUM = 7 };
 #include <cmath>
 #include <algorithm>
 
@@ -102,7 +103,7 @@ torch::Tensor concatenated(std::vector<torch::Tensor> parts) {
 }
 std::string describe(torch::Tensor x) {
   TORCH_CHECK(false, x.dtype(), "|", x.scalar_type(), "|", x.device(), "|", x.sizes(), "|", x.strides(), "|", 2.5f, "|",
-              true, "|", std::string("s"), "|", x.is_floating_point());
+              true, "|", std::string("s"), "|", x.is_floating_point(), "|", PLAIN_ENUM);
 }
 torch::Tensor shaped(std::vector<int64_t> size, int kind) {
   if (kind == 0) return torch::ones(size);
@@ -116,6 +117,10 @@ torch::Tensor shaped(std::vector<int64_t> size, int kind) {
 int64_t whole(int64_t x) { return x; }
 int narrow(int x) { return x; }
 double real(double x) { return x; }
+double first(torch::Tensor x, int kind) {
+  if (kind == 0) return x.item().toInt();
+  return kind == 1 ? x.item().toDouble() : static_cast<double>(x.item().to<int64_t>());
+}
 bool truth(bool x) { return x; }
 torch::Tensor undefined() { return torch::Tensor(); }
 void throws(int kind) {
@@ -140,6 +145,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("whole", &whole);
   m.def("narrow", &narrow);
   m.def("real", &real);
+  m.def("first", &first);
   m.def("truth", &truth);
   m.def("undefined", &undefined);
   m.def("throws", &throws);
@@ -243,6 +249,18 @@ def test_numbers_convert_as_in_pybind11(kernels: Any) -> None:
     assert kernels.undefined() is None
 
 
+def test_item_without_a_type_gives_a_number(kernels: Any) -> None:
+    assert kernels.first(torch.tensor([-3], dtype=torch.int32), 0) == -3
+    assert kernels.first(torch.tensor(2.75, dtype=torch.bfloat16), 1) == 2.75
+    assert kernels.first(torch.tensor(-2.75), 0) == -2
+    assert kernels.first(torch.tensor(2**40), 2) == 2**40
+    for value, kind in ((2**40, 0), (1e30, 2), (float("nan"), 0)):
+        with pytest.raises(RuntimeError, match="without overflow"):
+            kernels.first(torch.tensor(value), kind)
+    with pytest.raises(RuntimeError):
+        kernels.first(torch.zeros(2), 0)
+
+
 def test_errors_carry_their_message(kernels: Any) -> None:
     with pytest.raises(RuntimeError, match="expected scalar type Float but found Double"):
         kernels.relu(torch.zeros(2, dtype=torch.float64))
@@ -260,7 +278,7 @@ def test_errors_carry_their_message(kernels: Any) -> None:
         kernels.throws(1)
     with pytest.raises(RuntimeError) as caught:
         kernels.describe(torch.zeros(2, 3))
-    assert str(caught.value) == "float|Float|cpu|[2, 3]|[3, 1]|2.5|1|s|1"
+    assert str(caught.value) == "float|Float|cpu|[2, 3]|[3, 1]|2.5|1|s|1|7"
 
 
 def test_parameters_and_autograd_pass_through(kernels: Any) -> None:

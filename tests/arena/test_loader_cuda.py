@@ -1,4 +1,4 @@
-"""CUDA kernels in both tiers on a real device."""
+"""CUDA kernels in all tiers on a real device."""
 
 from __future__ import annotations
 
@@ -75,6 +75,11 @@ def check(module: Any) -> None:
 
 def test_cuda_kernels_agree_in_the_light_tier(tmp_path: Path) -> None:
     check(load(tmp_path, "light")[0])
+
+
+@pytest.mark.slow
+def test_cuda_kernels_agree_in_the_aten_tier(tmp_path: Path) -> None:
+    check(load(tmp_path, "aten")[0])
 
 
 @pytest.mark.slow

@@ -189,6 +189,13 @@ Tensor make_like(const char* op, const Tensor& self, const TensorOptions& o, opt
 Tensor::Tensor(const Tensor& other) {
   if (other.handle_ != nullptr) DICE_LIGHT_ABI(aoti_torch_new_tensor_handle(other.handle_, &handle_));
 }
+void Scalar::fail_overflow() { throw Error("value cannot be converted to the type that was asked for without overflow"); }
+Scalar Tensor::item() const {
+  const ScalarType type = scalar_type();
+  if (isFloatingType(type)) return Scalar(to(kDouble).item<double>());
+  if (isIntegralType(type, true)) return Scalar(to(kLong).item<int64_t>());
+  throw Error("item(): the light tier has no complex numbers");
+}
 void Tensor::fail_undefined() { throw Error("the tensor is undefined"); }
 bool Tensor::defined() const {
   if (handle_ == nullptr) return false;

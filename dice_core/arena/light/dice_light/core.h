@@ -82,6 +82,8 @@ void append_any(std::string& out, const T& value) {
   else if constexpr (std::is_floating_point_v<T>) append(out, static_cast<double>(value));
   else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) append(out, static_cast<long long>(value));
   else if constexpr (std::is_integral_v<T>) append(out, static_cast<unsigned long long>(value));
+  else if constexpr (std::is_enum_v<T> && std::is_convertible_v<T, long long>)  // an enum of C, cublasStatus_t say
+    append(out, static_cast<long long>(value));
   else append(out, value);
 }
 template <typename... Parts>

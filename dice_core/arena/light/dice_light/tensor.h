@@ -63,6 +63,37 @@ class DeprecatedTypeProperties {
   Device device_;
 };
 
+/// What Tensor::item() without a type gives: a number that is taken out as the type one wants, refused when it overflows.
+class Scalar {
+ public:
+  explicit Scalar(double value) : real_(value), whole_(0), is_whole_(false) {}
+  explicit Scalar(int64_t value) : real_(static_cast<double>(value)), whole_(value), is_whole_(true) {}
+  bool isFloatingPoint() const { return !is_whole_; }
+  int toInt() const { return to<int>(); }
+  int64_t toLong() const { return to<int64_t>(); }
+  float toFloat() const { return to<float>(); }
+  double toDouble() const { return to<double>(); }
+  template <typename T>
+  T to() const {
+    static_assert(std::is_same_v<T, int> || std::is_same_v<T, int64_t> || std::is_floating_point_v<T>, "not offered");
+    if constexpr (std::is_floating_point_v<T>) {
+      if (std::abs(real_) > std::numeric_limits<T>::max() && !std::isinf(real_)) fail_overflow();
+      return static_cast<T>(is_whole_ ? static_cast<T>(whole_) : real_);
+    } else {
+      if (is_whole_ && static_cast<int64_t>(static_cast<T>(whole_)) == whole_) return static_cast<T>(whole_);
+      constexpr double bound = sizeof(T) == 8 ? 0x1p63 : 0x1p31;
+      if (is_whole_ || !(real_ >= -bound && real_ < bound)) fail_overflow();
+      return static_cast<T>(real_);
+    }
+  }
+
+ private:
+  [[noreturn]] static void fail_overflow();
+  double real_;
+  int64_t whole_;
+  bool is_whole_;
+};
+
 class Tensor {
  public:
   Tensor() = default;
@@ -128,6 +159,7 @@ class Tensor {
   T* mutable_data_ptr() const { return data_ptr<T>(); }
   template <typename T>
   T item() const;
+  Scalar item() const;
 
   // ---- views and copies
   Tensor contiguous(MemoryFormat format = MemoryFormat::Contiguous) const;
