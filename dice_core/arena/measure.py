@@ -22,8 +22,8 @@ from dice_core.records import TimingSample, Verdict
 
 #: Distinct inputs of one block take at most this much; with less room they repeat, which is recorded.
 INPUT_BUDGET_BYTES = 512 << 20
-#: Inputs and outputs of the calls of one sample take at most this much on the device; three times over, in turn.
-CALLS_BUDGET_BYTES = 8 << 30
+#: Inputs and outputs of the calls of one sample take at most this much; three times over, in turn.
+CALLS_BUDGET_BYTES = {"cpu": 128 << 20, "cuda": 8 << 30}
 #: Up to this much output per block every timed call is compared.
 _CHECK_ALL_BYTES = 16 << 20
 #: Above this, only one random call of a block is.
@@ -116,7 +116,7 @@ class Measurement:
 
     def _calls(self, wanted: int) -> int:
         """Calls of one sample: inputs and outputs fit on the device together, each call has an input set of its own."""
-        return max(1, min(wanted, self._sets(wanted), CALLS_BUDGET_BYTES // self._exchange.call_bytes))
+        return max(1, min(wanted, self._sets(wanted), CALLS_BUDGET_BYTES[self._device] // self._exchange.call_bytes))
 
     # ---- warm-up -------------------------------------------------------------------------------------------------
 

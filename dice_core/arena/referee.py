@@ -28,6 +28,8 @@ from dice_core.arena.worker import construct, run_source
 _KEEP_LIMIT_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
 #: Timed outputs of up to so many elements are compared call by call.
 _SMALL_OUTPUT = 256
+#: Elements of larger ones that are compared at once.
+_STACKED = 1 << 22
 #: Time that drawing one block's inputs through the problem's own generator may take.
 _DRAW_LIMIT_S = 0.3
 
@@ -181,9 +183,9 @@ class _Referee:
     def compare_timed(self, frame: Frame) -> Mapping[str, Any]:
         """Errors of outputs in the evidence region against this side's own of the same calls.
 
-        Large outputs of all calls at once, stacked: what goes wrong in a timed call alone (an answer kept from an
+        Large outputs of many calls at once, stacked: what goes wrong in a timed call alone (an answer kept from an
         earlier call, a part left out) is no small error there, and one comparison for each call would take longer than
-        the calls. Of small outputs, a loss for example, the worst call.
+        the calls. Small outputs, a loss for example, call by call. What comes back is the worst.
         """
         host = torch.device("cpu")
         got, own = (
@@ -192,12 +194,14 @@ class _Referee:
         )
         found = []
         for ours, theirs in zip(zip(*got, strict=True), zip(*own, strict=True), strict=True):
-            if theirs[0].numel() <= _SMALL_OUTPUT:
-                each = [metrics.measure(one, other, None) for one, other in zip(ours, theirs, strict=True)]
-                found.append(max(each, key=metrics.badness))
-            else:
-                found.append(metrics.measure(
-                    torch.stack(ours).to(self._device), torch.stack(theirs).to(self._device), None))
+            numel = theirs[0].numel()
+            size = 1 if numel <= _SMALL_OUTPUT else max(1, _STACKED // numel)
+            device = host if numel <= _SMALL_OUTPUT else self._device
+            each = [
+                metrics.measure(*(torch.stack(side[start : start + size]).to(device) for side in (ours, theirs)), None)
+                for start in range(0, len(ours), size)
+            ]
+            found.append(max(each, key=metrics.badness))
         return {"leaves": found}
 
     def draw(self, frame: Frame) -> Mapping[str, Any]:
