@@ -248,7 +248,7 @@ class _Case:
             if trial.trial.kind == "weights" and not self._outcome.evidence["state"].startswith("loaded"):
                 skipped[str(trial.trial.index)] = "the candidate's state cannot be matched with the reference's"
                 continue
-            if wrong is not None and not trial.trial.is_own_generator:
+            if wrong is not None and (again or not trial.trial.is_own_generator):
                 break
             with self._state_of(trial):
                 finding = self._one_trial(
