@@ -32,6 +32,8 @@ TASKS = {
                   {"zero_passable", "constant_passable", "replay_passable", "tf32_indistinguishable"}),
     "always one": (task("torch.softmax(x, dim=1).sum(dim=1)"),
                    {"constant_passable", "replay_passable", "tf32_indistinguishable"}),
+    "one random bias": (task("torch.relu(x - 2) + self.bias", "self.bias = nn.Parameter(torch.randn(1))"),
+                        {"constant_passable", "replay_passable"}),
     "bias only": (task("torch.relu(x - 2) + self.bias", "self.bias = nn.Parameter(torch.randn(64))"),
                   {"replay_passable"}),
     "skippable norm": (task("self.norm(x)", "self.norm = nn.LayerNorm(64)"), {"weight_independent"}),
