@@ -208,8 +208,8 @@ def dice_side(box: Path, seconds: float) -> int:
         os.killpg(process.pid, signal.SIGTERM)
     process.wait()
     made = sorted(set(folder.glob("attempts/att_*.parquet")) - before, key=lambda path: path.stat().st_mtime)
-    log.add("run", begin, _cpu_s(), [], started_at=started_at, made=[path.name for path in made],
-            status=process.returncode)
+    first_s = made[0].stat().st_mtime - started_at if made else time.monotonic() - begin
+    log.add("run", begin, _cpu_s(), [], first_verdict_s=first_s, made=len(made), status=process.returncode)
     done = len(before) + len(made)
     if done < wanted:
         return _unfinished(f"{done} of {wanted} measured")
@@ -307,8 +307,10 @@ def table(box: Path, verdicts: Path) -> int:
     for name, stage, rows in lines:
         wall, cpu = sum(row["wall_s"] for row in rows), sum(row["cpu_s"] for row in rows)
         print(f"| {name} | {stage} | {count} | {wall:.1f} | {cpu:.1f} | {count / wall * 3600 if wall else 0:.0f} |")
+    first = sum(row["first_verdict_s"] for row in ours)
+    print(f"\nDICE compiles everything before its first verdict: {first:.1f} s of its wall time until then.")
     parts = {key: sum(row[key] for row in mine.values()) for key in ("build_s", "check_s", "time_s")}
-    print("\nInside DICE, summed over kernels (builds run in parallel): "
+    print("Inside DICE, summed over kernels (builds run in parallel): "
           + ", ".join(f"{name.removesuffix('_s')} {value:.1f} s" for name, value in parts.items()))
     calls = sorted(row["n_samples"] for row in mine.values() if row["n_samples"])
     if calls:
