@@ -254,12 +254,16 @@ def bundle_run(
 
 
 @bundle_app.command("import")
-def bundle_import(context: typer.Context, folder: Annotated[Path, typer.Argument(help="Measured bundle folder.")],
-                  as_json: Json = False) -> None:
+def bundle_import(
+    context: typer.Context, folder: Annotated[Path, typer.Argument(help="Measured bundle folder.")],
+    finished_only: Annotated[bool, typer.Option(help="Record what is finished of an evaluation, under a name that says "
+                                                     "so, instead of refusing it.")] = False,
+    as_json: Json = False,
+) -> None:
     """Bring a measured bundle's attempts and its evaluation into the lake. Harmless when repeated."""
     from flows.entry import import_bundle
 
-    finish(import_bundle(settings_of(context), folder), as_json)
+    finish(import_bundle(settings_of(context), folder, finished_only=finished_only), as_json)
 
 
 @datasets_app.callback()

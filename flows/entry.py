@@ -206,7 +206,7 @@ def export_bundle(
     return written
 
 
-def import_bundle(settings: Settings, folder: Path) -> Outcome:
+def import_bundle(settings: Settings, folder: Path, *, finished_only: bool = False) -> Outcome:
     """`dice bundle import`."""
     from dice_core.arena.bundle import collect_results
     from dice_core.lake.attempts import settle, write_attempt
@@ -218,12 +218,14 @@ def import_bundle(settings: Settings, folder: Path) -> Outcome:
     for one in files:
         write_attempt(settings.attempts_dir, one)
     attempts = {one.attempt.attempt_id: one.attempt for one in files}
-    evaluation = opened.evaluation
     with Lake.open(settings.home) as lake:
         report = publish(lake, settings.attempts_dir, run_id=run_id)
         evaluations = []
         for environment_id in sorted({one.attempt.environment_id for one in files}):
+            evaluation = opened.evaluation
             here = settle(evaluation.items(), environment_id, attempts.values())
+            if finished_only:
+                evaluation = evaluation.finished_part(environment_id, here)
             tables = evaluation.tables(environment_id, run_id, here)
             lake.commit(tables, message=f"bundle {evaluation.name}", run_id=run_id)
             evaluations.append(evaluation.evaluation_id(environment_id))

@@ -131,8 +131,8 @@ def alter(base: Drawn, kind: str, seed: int) -> Drawn | None:
         base: a draw of the problem's own generator.
         kind: `normal`, `scaled` (rows of scale 10^U(-2, 2), half of them off centre), `sparse` (exact zeros and ties),
             `integers` (-1, 0, 1), `outlier` (one row a thousand times larger), `permuted` (the same slices of the
-            first dimension in another order), or `composite` (the first dimension divided among the others: for
-            inputs too large for a trial each).
+            first dimension in another order), or `composite` (rows divided among the others: for inputs too
+            large for a trial each).
         seed: of the alteration.
 
     Rows are slices of the last dimension.
@@ -194,12 +194,13 @@ _MAKERS: dict[str, _Maker] = {
 
 
 def _composite(leaf: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The first dimension in five parts, one of each kind; a quarter keeps the problem's own values."""
-    if leaf.dim() == 0 or leaf.shape[0] < 8:
+    """The rows in parts, one for each kind; the first quarter keeps the problem's own values."""
+    rows = leaf.numel() // leaf.shape[-1] if leaf.dim() else 1
+    if rows < 8:
         return _scaled(leaf.shape, generator, leaf.device).to(leaf.dtype)
-    made = leaf.clone()
-    step = leaf.shape[0] // 8
+    made = leaf.clone(memory_format=torch.contiguous_format)
+    flat, step = made.view(rows, -1), rows // 8
     for number, kind in enumerate(("normal", "normal", "scaled", "sparse", "integers", "outlier")):
-        part = made[(2 + number) * step : (3 + number) * step]
+        part = flat[(2 + number) * step : (3 + number) * step]
         part.copy_(_MAKERS[kind](part.shape, generator, leaf.device))
     return made

@@ -244,16 +244,14 @@ class _Case:
         skipped = {str(index): reason for index, reason in sorted(self._reference.skipped.items())}
         self._outcome.evidence |= {"trials": records, "skipped_trials": skipped, "traits": self._reference.traits}
         wrong: Finding | None = None
-        for number, trial in enumerate([*trials, trials[0]]):
-            again = number == len(trials)
+        for trial, again in [*((one, False) for one in trials), (trials[0], True)]:
             if trial.trial.kind == "weights" and not self._outcome.evidence["state"].startswith("loaded"):
                 skipped[str(trial.trial.index)] = "the candidate's state cannot be matched with the reference's"
                 continue
-            if wrong is not None and not trial.trial.is_own_generator:
+            if wrong is not None and (again or not trial.trial.is_own_generator):
                 break
             with self._state_of(trial):
-                finding = self._one_trial(
-                    trial, outputs, evidence, slot, records, poison=POISONS[again], hold=not again)
+                finding = self._one_trial(trial, outputs, evidence, slot, records, POISONS[again], hold=not again)
             wrong = wrong or finding
             if wrong is not None and wrong.verdict is not Verdict.INCORRECT_NUMERICAL:
                 break  # a wrong number may go on, for KernelBench's own verdict on all of its trials
@@ -263,17 +261,17 @@ class _Case:
     @contextmanager
     def _state_of(self, trial: TrialFacts) -> Iterator[None]:
         """An instance of the candidate with the parameters and buffers that the trial is made with."""
-        other, timeout_s = self._reference.other_state, self._judge._timeouts.load_s
-        if trial.trial.kind != "weights" or other is None:
+        if trial.trial.kind != "weights":
             yield
             return
-        self._ask("twin", {"state": other}, "other weights", timeout_s)
+        timeout_s = self._judge._timeouts.load_s
+        self._ask("twin", {"state": self._reference.other_state}, "other weights", timeout_s)
         yield
         self._ask("single", {}, "other weights", timeout_s)
 
     def _one_trial(
-        self, trial: TrialFacts, outputs: Region, evidence: Region, slot: int, records: list[dict[str, Any]], *,
-        poison: int, hold: bool,
+        self, trial: TrialFacts, outputs: Region, evidence: Region, slot: int, records: list[dict[str, Any]],
+        poison: int, *, hold: bool,
     ) -> Finding | None:
         index, stage, timeouts = trial.trial.index, f"trial {trial.trial.index}", self._judge._timeouts
         record: dict[str, Any] = {"trial": index, "kind": trial.trial.kind, "double": trial.facts["double"]}

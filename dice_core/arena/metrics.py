@@ -94,28 +94,40 @@ def yardstick(expected: torch.Tensor, exact: torch.Tensor | None, nudged: torch.
     reference = expected if exact is None else exact
     norms, own, moved, peak, count = [], [], [], 0.0, 0
     for place in _pieces(expected):
-        here, base = _cut(expected, place).double(), _cut(reference, place).double()
-        ordinary = torch.isfinite(here) & torch.isfinite(base)
-        count += int(ordinary.sum())
-        base = base.masked_fill(~ordinary, 0.0)
+        here, base = _cut(expected, place), _cut(reference, place).double()
         norms.append(base.norm(dim=1))
-        error = (here - base).masked_fill_(~ordinary, 0.0)
-        own.append(error.norm(dim=1))
-        peak = max(peak, float(error.abs().max()))
-        if nudged is None:
-            moved.append(torch.zeros_like(norms[-1]))
-        else:
-            change = torch.nan_to_num(_cut(nudged, place).double() - base, 0.0, 0.0, 0.0).masked_fill_(~ordinary, 0.0)
-            moved.append(change.norm(dim=1))
+        error = None if exact is None else here.double() - base
+        own.append(torch.zeros_like(norms[-1]) if error is None else error.norm(dim=1))
+        change = None if nudged is None else _cut(nudged, place).double() - base
+        moved.append(torch.zeros_like(norms[-1]) if change is None else change.norm(dim=1))
+        count += base.numel()
+        if not _finite(norms[-1], own[-1], moved[-1]):  # norms carry NaN and infinity: else there is nothing to mask
+            special = ~(torch.isfinite(here) & torch.isfinite(base))
+            count -= int(special.sum())
+            norms[-1] = base.masked_fill(special, 0.0).norm(dim=1)
+            if error is not None:
+                own[-1] = error.masked_fill_(special, 0.0).norm(dim=1)
+            if change is not None:
+                moved[-1] = torch.nan_to_num(change, 0.0, 0.0, 0.0).masked_fill_(special, 0.0).norm(dim=1)
+        peak = max(peak, 0.0 if error is None else _largest(error))
     joined = [torch.cat(parts) if parts else empty for parts in (norms, own, moved)]
     return Yardstick(joined[0], joined[1], joined[2], peak, count)
+
+
+def all_finite(leaf: torch.Tensor) -> bool:
+    """Whether a tensor holds neither NaN nor infinity."""
+    if not leaf.is_floating_point():
+        return True
+    return all(_finite(_cut(leaf, place).double().norm(dim=1)) for place in _pieces(leaf))
 
 
 def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
     """Norm of the difference over the norm of `other`; infinite where NaN and infinities are at different places."""
     if not other.is_floating_point() and not other.is_complex():
         return _share(one.to(other.dtype) != other)
-    return badness(measure(one, other, None))
+    if other.is_complex():
+        return relative_difference(torch.view_as_real(one.to(other.dtype)), torch.view_as_real(other))
+    return badness(_floating(one, other, None, yardstick(other, None, None), "float64", compare=False))
 
 
 def badness(measured: dict[str, Any]) -> float:
@@ -143,24 +155,26 @@ def tolerance_used(got: torch.Tensor, expected: torch.Tensor) -> float:
     return worst
 
 
-def _floating(got: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor | None, yard: Yardstick, dtype: str
-              ) -> dict[str, Any]:
+def _floating(got: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor | None, yard: Yardstick, dtype: str, *,
+              compare: bool = True) -> dict[str, Any]:
     reference = expected if exact is None else exact
     tolerance = kernelbench_tolerance(expected.dtype)
     masks_equal = kernelbench = True
     rows, peak = [], 0.0
     for place in _pieces(expected):
         ours, theirs, base = _cut(got, place), _cut(expected, place), _cut(reference, place).double()
-        kernelbench = kernelbench and bool(
-            torch.allclose(theirs, ours.to(theirs.dtype), atol=tolerance, rtol=tolerance))
-        special = ~torch.isfinite(theirs)
-        if bool(special.any()) or not bool(torch.isfinite(ours).all()):
+        kernelbench = kernelbench and (not compare or bool(
+            torch.allclose(theirs, ours.to(theirs.dtype), atol=tolerance, rtol=tolerance)))
+        error = ours.double() - base
+        row = error.norm(dim=1)
+        if not _finite(row):
+            special = ~torch.isfinite(theirs)
             masks_equal = masks_equal and bool(torch.equal(special, ~torch.isfinite(ours))) and bool(torch.equal(
                 torch.nan_to_num(ours[special], 1.0, 2.0, 3.0), torch.nan_to_num(theirs[special], 1.0, 2.0, 3.0)))
-        ordinary = torch.isfinite(ours) & ~special & torch.isfinite(base)
-        error = (ours.double() - base).masked_fill_(~ordinary, 0.0)
-        rows.append(error.norm(dim=1))
-        peak = max(peak, float(error.abs().max()))
+            error.masked_fill_(~torch.isfinite(error) | special, 0.0)
+            row = error.norm(dim=1)
+        rows.append(row)
+        peak = max(peak, _largest(error))
     norm = float(yard.row_norm.norm())
     numbers: dict[str, Any] = {
         "kernelbench": kernelbench, "masks_equal": masks_equal, "zero_reference": norm == 0.0 and bool(rows),
@@ -190,6 +204,15 @@ def _worst_row(errors: torch.Tensor, yard: Yardstick, rms: float, length: int, d
     worst = int((l2 / allowed).argmax())
     return {"index": worst, "length": length, "l2": _cap(float(l2[worst])), "ref_l2": _cap(float(own[worst])),
             "condition": _cap(float(condition[worst]))}
+
+
+def _finite(*norms: torch.Tensor) -> bool:
+    return all(math.isfinite(float(one.sum())) for one in norms)
+
+
+def _largest(error: torch.Tensor) -> float:
+    low, high = error.aminmax()
+    return max(float(high), -float(low))
 
 
 def _row_length(leaf: torch.Tensor) -> int:

@@ -197,11 +197,11 @@ class _Referee:
             numel = theirs[0].numel()
             size = 1 if numel <= _SMALL_OUTPUT else max(1, _STACKED // numel)
             device = host if numel <= _SMALL_OUTPUT else self._device
-            each = [
-                metrics.measure(*(torch.stack(side[start : start + size]).to(device) for side in (ours, theirs)), None)
+            stacks = [
+                [torch.stack(side[start : start + size]).to(device) for side in (ours, theirs)]
                 for start in range(0, len(ours), size)
             ]
-            found.append(max(each, key=metrics.badness))
+            found.append(max((metrics.measure(one, other, None) for one, other in stacks), key=metrics.badness))
         return {"leaves": found}
 
     def draw(self, frame: Frame) -> Mapping[str, Any]:

@@ -40,7 +40,8 @@ def randomised(model: Any, seed: int, *, constants: bool = True) -> dict[str, to
         flat = value.detach().reshape(-1)
         if bool((flat == flat[0]).all()):
             first = float(flat[0])
-            if not constants or not abs(first) < 1e30:
+            drawn = flat.numel() == 1 and first not in (0.0, 1.0)  # a single random value, not one that starts constant
+            if not (constants or drawn) or not abs(first) < 1e30:
                 continue
             if first == 0.0:
                 new = torch.randn(flat.shape, generator=generator, device=flat.device) * 0.1

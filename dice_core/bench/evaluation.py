@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dice_core.bench.kernelbench import CandidateFile, eval_result, missing_result
@@ -143,6 +143,14 @@ class Evaluation:
                                  attempt is not None and attempt.kernelbench_correct is True,
                                  member.problem.problem_id not in passable))
         return found
+
+    def finished_part(self, environment_id: str, attempts: Mapping[str, Attempt]) -> Evaluation:
+        """The members that have an attempt in that environment, under a name that says so; itself when all have."""
+        done = tuple(m for m in self.members if m.kernel_source is None
+                     or self.attempt_of(m, environment_id) in attempts)
+        if len(done) == len(self.members):
+            return self
+        return replace(self, name=f"{self.name} ({len(done)} of {len(self.members)})", members=done)
 
     def attempt_of(self, member: Member, environment_id: str) -> str | None:
         """Id of the attempt of a member in that environment; None when it has no kernel."""

@@ -29,6 +29,12 @@ QUERIES: dict[str, str] = {
                "count(*) / sum(count(*)) OVER (PARTITION BY device) AS share FROM fct_attempt "
                "WHERE is_correct GROUP BY honesty, device ORDER BY device, n_correct DESC, honesty",
     "leaderboard": "SELECT * FROM rpt_leaderboard ORDER BY created_at DESC, evaluation_id, level NULLS LAST",
+    "score": "SELECT * FROM rpt_score WHERE p IN (0, 1, 2) ORDER BY created_at DESC, evaluation_id, "
+             "level NULLS LAST, score_view, p",
+    "trait": "SELECT * FROM rpt_problem_trait WHERE NOT is_discriminating OR stochastic OR mutates_inputs "
+             "ORDER BY suite, level, number, problem_id",
+    "claim": "SELECT model, level, claimed_correct, outcome, count(*) AS n_kernels FROM rpt_claim GROUP BY ALL "
+             "ORDER BY model, level, claimed_correct DESC, n_kernels DESC, outcome",
     "model": "SELECT * FROM dim_model_version ORDER BY created_at DESC, model_version_id",
     "curve": "SELECT model_version_id, model_name, model_version, step, loss FROM fct_training_step "
              "ORDER BY model_version_id, step",

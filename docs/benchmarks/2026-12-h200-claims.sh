@@ -4,6 +4,7 @@
 #   2026-12-h200-claims.sh export candidates.parquet kernelbench.parquet box/ [108] [standard]   on the host: the bundle
 #   (copy box/ to the GPU box, run `python3 run.py` in it, copy it back)
 #   2026-12-h200-claims.sh report box/                                     on the host: import and write the report
+#       (of a box that was not finished: of what is)
 #
 # candidates.parquet: level, problem_id, model, kernel_code, claimed_compiled, claimed_correct, claimed_runtime_ms,
 # claimed_hardware. kernelbench.parquet: level, problem_id, name, code.
@@ -51,7 +52,7 @@ case "${1:-}" in
   report)
     home=$(mktemp -d)
     trap 'rm -rf "$home"' EXIT
-    dice --home "$home" bundle import "$2" >&2
+    dice --home "$home" bundle import "$2" --finished-only >&2
     {
       cat "$here/$name.head.md"
       section "Claimed against found" "$outcomes"
@@ -69,7 +70,7 @@ case "${1:-}" in
     dice --home "$home" query --out "$here/$name.samples.parquet" "select s.* from timing_sample s order by attempt_id, sample"
     ;;
   *)
-    sed -n '2,9p' "$0"
+    sed -n '2,10p' "$0"
     exit 2
     ;;
 esac

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from dice_core.arena import correctness, metrics
+from dice_core.arena import correctness, metrics, weights
 from dice_core.arena.correctness import check_contract, check_form, check_output, check_values
 from dice_core.errors import ProtocolError
 from dice_core.records import Verdict
@@ -45,6 +45,70 @@ def test_zeros_do_not_pass_even_where_the_reference_itself_is_inexact() -> None:
     exact = torch.randn(1000).double()
     expected = (exact * 1.5).float()
     assert verdict_of(torch.zeros(1000), expected, exact) is Verdict.INCORRECT_NUMERICAL
+
+
+def test_a_wrong_small_row_is_found_among_large_ones() -> None:
+    """Neither the whole tensor's norm nor its peak sees a row that is a hundredth of the others."""
+    torch.manual_seed(0)
+    expected = torch.randn(64, 128)
+    expected[7] *= 1e-2
+    got = expected.clone()
+    got[7] *= 1.003
+    measured = metrics.measure(got, expected, None)
+    assert measured["l2"] < 1e-4 and measured["peak"] < 5e-4
+    finding = check_values([measured])
+    assert finding is not None and "row 7" in finding.reason
+    assert check_values([measured], floor_from=[measured]) is None  # rows of timed calls belong to other values
+
+
+def test_lost_digits_are_not_held_against_a_kernel_where_the_inputs_lose_them() -> None:
+    """Sums that cancel to a thousandth of their terms: every order of summation is off; half precision still fails."""
+    torch.manual_seed(0)
+    half = torch.randn(256, 512)
+    x = torch.cat([half, -half + 1e-3 * torch.randn(256, 512)], dim=1)
+
+    def answer(one: torch.Tensor) -> torch.Tensor:
+        return one.sum(dim=1) / 1024 + 0.0 * one[:, 0]
+
+    expected, exact = answer(x), answer(x.double())
+    nudged = answer(weights.nudged(x.double(), torch.Generator().manual_seed(1)))
+    yard = metrics.yardstick(expected, exact, nudged)
+    one_by_one = torch.zeros(256)
+    for column in range(1024):
+        one_by_one += x[:, column]
+    measured = metrics.measure(one_by_one / 1024, expected, exact, yard)
+    assert measured["condition"] > 30
+    assert measured["l2"] > 1e-4  # the plain floor would refuse it
+    assert check_values([measured]) is None
+    assert verdict_of(one_by_one / 1024, expected, exact) is Verdict.INCORRECT_NUMERICAL  # without the measure
+    rough = metrics.measure(answer(x.half().float()), expected, exact, yard)
+    assert check_values([rough]) is not None
+
+
+def test_whole_numbers_must_come_out_exactly() -> None:
+    x = torch.randint(-1, 2, (64, 4096)).float()
+    expected = x.sum(dim=1)
+    measured = metrics.measure(expected + 1e-4 * expected.std(), expected, expected.double())
+    assert measured["exact"] is True
+    assert check_values([measured]) is None
+    assert check_values([measured], kind="integers") is not None
+    assert check_values([metrics.measure(x.flip(1).sum(dim=1), expected, expected.double())], kind="integers") is None
+
+
+def test_outputs_are_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    expected = torch.randn(50, 3, 40)
+    expected[1, 1, 1] = float("inf")
+    got = expected + 1e-6 * torch.randn(50, 3, 40)
+    whole = metrics.measure(got, expected, expected.double())
+    used = metrics.tolerance_used(got, expected)
+    monkeypatch.setattr(metrics, "_PIECE", 100)
+    pieces = metrics.measure(got, expected, expected.double())
+    assert pieces["row"].pop("index") == whole["row"].pop("index")
+    assert pieces.pop("row") == pytest.approx(whole.pop("row"))
+    assert pieces == {key: pytest.approx(value) if isinstance(value, float) else value for key, value in whole.items()}
+    assert metrics.tolerance_used(got, expected) == used <= 1
+    assert metrics.tolerance_used(expected + 1.0, expected) > 1
 
 
 def test_an_all_zero_reference_wants_zeros() -> None:

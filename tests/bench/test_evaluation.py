@@ -69,6 +69,17 @@ def test_an_unfinished_evaluation_is_refused() -> None:
         evaluation.tables("env_1", "run_1", attempts)
 
 
+def test_what_is_finished_is_an_evaluation_of_its_own() -> None:
+    evaluation = make()
+    attempts = finished(evaluation)
+    assert evaluation.finished_part("env_1", attempts) is evaluation
+    attempts.popitem()
+    part = evaluation.finished_part("env_1", attempts)
+    assert part.name == "run (2 of 3)" and [m.problem.number for m in part.members] == [1, 3]
+    # The name is a label of its work items, not a part of their identity: the attempts are still found.
+    assert len(part.tables("env_1", "r", attempts)["evaluation_member"]) == 2
+
+
 def test_it_survives_travel() -> None:
     evaluation = make()
     back = Evaluation.from_json(json.loads(json.dumps(evaluation.to_json())))

@@ -115,7 +115,7 @@ def test_report_of_an_empty_lake(dice: Dice, lake_home: Path) -> None:
         (("run", "evaluate", "--kernels", ".", "--problems", "7"), "names no problem"),
         (("run", "curate", "absent.parquet"), "absent.parquet: no such file"),
         (("run", "train", "--recipe", "huge"), "huge"),
-        (("bundle", "export", "b"), "either --kernels FOLDER or --pairs FILE"),
+        (("bundle", "export", "b"), "one of --kernels FOLDER, --pairs FILE, --claims FILE"),
         (("bundle", "import", "."), "not a bundle"),
         (("--config", "absent.toml", "config", "show"), "no such configuration file"),
     ],
