@@ -24,7 +24,7 @@ PROBLEMS = {
     "weights": problem("return x + torch.tanh(self.weight)", "[torch.randn(16, 33)]",
                        "self.weight = nn.Parameter(torch.randn(33) * 3.0)"),
     "rows": problem("return x.sum(1)", "[torch.rand(8, 4096)]"),
-    "softmax": problem("return torch.softmax(x, 1)", "[torch.randn(8, 33)]"),
+    "softmax": problem("return torch.softmax(x, 1)", "[torch.randn(256, 33)]"),
     "tiny": problem("return torch.tanh(x) * 1e-6", "[torch.randn(16, 33)]"),
     "offset": problem("return torch.tanh(x) + 1000.0", "[torch.randn(16, 33)]"),
     "dead": problem("y = torch.tanh(x)\ntorch.softmax(x, 1)\nreturn y", "[torch.randn(16, 33)]"),

@@ -14,7 +14,6 @@ torch.set_flush_denormal(True)
 torch.set_num_threads(8)
 torch.set_float32_matmul_precision("medium")
 torch.set_default_dtype(torch.float64)
-torch.use_deterministic_algorithms(True)
 
 
 class ModelNew(nn.Module):
