@@ -64,7 +64,11 @@ class ChildTimeout(ArenaError):
 
 
 class Child:
-    """One forked child. Every exchange is one request and one answer with the same number."""
+    """One forked child. Every exchange is one request and one answer with the same number.
+
+    A child is stopped (SIGSTOP) from each answer to the next request: threads that it left running cannot work ahead,
+    finish late, or take processor time from the other side of a measurement.
+    """
 
     def __init__(self, zygote: Zygote, pid: int, channel: Channel, folder: Path, output: Path, level: str) -> None:
         self._zygote = zygote
@@ -92,6 +96,7 @@ class Child:
         stage = stage or kind
         self._number += 1
         deadline = time.monotonic() + timeout_s  # one for both: a child that does not read must not get it twice
+        self._signal(signal.SIGCONT)
         try:
             self._channel.send(kind, {**(body or {}), "number": self._number}, fds, timeout_s=timeout_s)
             answer = self._channel.receive(max(0.0, deadline - time.monotonic()), alive_fd=self._pidfd)
@@ -103,9 +108,11 @@ class Child:
         except ProtocolError:
             self.end()
             raise
+        self._signal(signal.SIGSTOP)
         try:
-            if answer.body.get("number") != self._number:
-                raise ProtocolError(f"answer number {str(answer.body.get('number'))[:40]} to request {self._number}")
+            number = answer.body.get("number")
+            if type(number) is not int or number != self._number:
+                raise ProtocolError(f"answer number {str(number)[:40]} to request {self._number}")
             if answer.kind == "failed":
                 raise ChildFailed(answer.text("category", 40), answer.text("text"), answer.body)
             if answer.kind != "done":
@@ -122,12 +129,15 @@ class Child:
             # A child that has just died by itself keeps its own status; the group may still hold others.
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
-            with contextlib.suppress(OSError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
             self._status = self._zygote.reap(self.pid)
             os.close(self._pidfd)
             shutil.rmtree(self._folder, ignore_errors=True)
         return self._status
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(OSError):  # it is gone
+            signal.pidfd_send_signal(self._pidfd, number)
 
     def output(self) -> str:
         """What the child wrote to stdout and stderr: the first and last 2,000 bytes."""

@@ -31,19 +31,22 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
 def compute_operators(operators: dict[str, int]) -> dict[str, int]:
-    """The operators that compute, without those that only move, make or describe memory. Names as `aten.mm.default`."""
+    """The operators that compute, without those that only move, make or describe memory. Names as `aten.mm.default`.
+
+    Work that was hidden from the trace and ways out of torch (`hidden.mm`, `foreign.numpy`) count as compute.
+    """
     return {
         name: count
         for name, count in operators.items()
-        if name.startswith("aten.") and name.split(".")[1] not in _NO_COMPUTE
+        if name.startswith(("hidden.", "foreign."))
+        or (name.startswith("aten.") and name.split(".")[1] not in _NO_COMPUTE)
     }
 
 
 def own_operators(operators: dict[str, int]) -> int:
     """Calls of operators that are not torch's: a candidate may register its extension as a torch operator."""
-    return sum(
-        count for name, count in operators.items() if name.split(".")[0] not in ("aten", "prim", "prims", "c10d")
-    )
+    others = ("aten", "prim", "prims", "c10d", "hidden", "foreign")
+    return sum(count for name, count in operators.items() if name.split(".")[0] not in others)
 
 
 def has_own_kernel(request: BuildRequest) -> bool:

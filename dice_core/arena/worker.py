@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from dice_core.arena.trees import tensors
 _EXTENSION = "torch.utils.cpp_extension"
 #: How the reference's state came into the candidate: the two ways in which other values can be loaded later.
 LOADED, LOADED_BY_ORDER = "loaded", "loaded by order"
+_SCALARS = (type(None), bool, int, float, str)
 
 
 class UnknownExtension(BaseException):
@@ -205,7 +207,7 @@ class _Worker:
     def trace(self, frame: Frame) -> Mapping[str, Any]:
         """One untimed call with notes of what ran in it."""
         self.prepare(frame)
-        return honesty_trace.trace(self._live.trace_call)
+        return honesty_trace.trace(self._live.trace_call, all_threads=self._device.type == "cpu")
 
     def kernels(self, frame: Frame) -> Mapping[str, Any]:
         """Device kernels that the last prepared call launches."""
@@ -220,7 +222,7 @@ class _Worker:
     def _copy_out(
         self, offsets: list[int], which: list[int] | None = None, pieces: list[list[int]] | None = None
     ) -> dict[str, Any]:
-        outputs = self._live.outputs
+        outputs = self._live.outputs = [plain(output) for output in self._live.outputs]
         chosen = outputs if which is None else [outputs[number] for number in which]
         described = [values.encode(output, None, 0, strict=False)[0] for output in chosen]
         try:
@@ -239,6 +241,23 @@ class _Worker:
         if self._missing:
             requests = [request.to_json() for request in self._missing]
             raise Failure("unknown_extension", f"{len(requests)} extensions are not built yet", requests=requests)
+
+
+def plain(value: Any) -> Any:
+    """`value` if it is made of exact tensors, containers and scalars; what could run code when it is read is replaced.
+
+    The replacement is an empty object whose type has the same name. Named tuples become tuples. Reading goes past
+    methods that a subclass may have of its own.
+    """
+    kind = type(value)
+    if kind in _SCALARS or kind is torch.Tensor or kind is torch.nn.Parameter:
+        return value
+    if kind in (list, tuple) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        items = [plain(item) for item in (list if kind is list else tuple).__iter__(value)]
+        return items if kind is list else tuple(items)
+    if kind in (dict, OrderedDict):
+        return {key: plain(item) for key, item in dict.items(value)}
+    return type(kind.__qualname__, (), {"__module__": kind.__module__})()
 
 
 def output_faults(output: Any, arguments: list[Any], device: torch.device) -> list[dict[str, str]]:

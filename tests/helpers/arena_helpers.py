@@ -69,7 +69,8 @@ def run(
     folder: Path, *pairs: tuple[str, str], on_build: BuildProgress | None = None, **changes: object
 ) -> list[AttemptFile]:
     """Evaluate (problem, candidate) pairs; returns their attempt files in the same order."""
-    items = [WorkItem(problem, kernel, plan="quick") for problem, kernel in pairs]
+    device = str(changes.get("device", "cpu"))
+    items = [WorkItem(problem, kernel, device, plan="quick") for problem, kernel in pairs]
     evaluate(items, folder / "attempts", config(folder, **changes), ENVIRONMENT, on_build=on_build)
     found = {path.name.split(".")[0]: path for path in (folder / "attempts").glob("att_*.parquet")}
     return [read_attempt(found[item.attempt_id(ENVIRONMENT.environment_id)]) for item in items]

@@ -8,13 +8,19 @@ from honest_cases import CASES
 
 from dice_core.arena.static_flags import static_flags
 from dice_core.lake.attempts import AttemptFile
+from dice_core.records import Verdict
 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AttemptFile]:
-    """All candidates, evaluated in one run."""
+    """All candidates, evaluated in one run; those whose clocks disagreed, as on a busy machine, once more."""
     files = run(tmp_path_factory.mktemp("honest"), *((case.problem, case.candidate) for case in CASES.values()))
-    return dict(zip(CASES, files, strict=True))
+    found = dict(zip(CASES, files, strict=True))
+    again = {name: CASES[name] for name, one in found.items() if one.attempt.verdict is Verdict.TIMING_DISAGREE}
+    if again:
+        files = run(tmp_path_factory.mktemp("again"), *((case.problem, case.candidate) for case in again.values()))
+        found |= dict(zip(again, files, strict=True))
+    return found
 
 
 @pytest.mark.parametrize("name", CASES)

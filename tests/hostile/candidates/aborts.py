@@ -1,5 +1,6 @@
 """Aborts.
 
+Defence: end of the process is an answer of its own
 Expected: RUNTIME_ERROR
 """
 

@@ -1,5 +1,7 @@
 """Asks for 4 TiB.
 
+Row: ENV-04
+Defence: limit of memory
 Expected: OUT_OF_MEMORY
 """
 

@@ -1,5 +1,7 @@
 """Fills memory from Python.
 
+Row: ENV-04
+Defence: limit of memory
 Expected: OUT_OF_MEMORY
 """
 

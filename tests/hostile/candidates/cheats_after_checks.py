@@ -1,5 +1,7 @@
 """Right for the first dozen calls, then lazy.
 
+Row: SNF-01
+Defence: timed calls are compared
 Expected: CONTRACT_VIOLATION
 """
 

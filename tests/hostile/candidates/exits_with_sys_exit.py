@@ -1,5 +1,6 @@
 """Raises SystemExit(0).
 
+Defence: leaving is an answer, never a proof
 Expected: RUNTIME_ERROR
 """
 

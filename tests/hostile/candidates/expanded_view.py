@@ -1,5 +1,7 @@
 """One row in memory, shown as many.
 
+Row: LAZ-04
+Defence: outputs with memory of their own
 Expected: CONTRACT_VIOLATION
 """
 

@@ -1,5 +1,7 @@
 """Returns at once and lets a thread do the work.
 
+Row: STR-03
+Defence: children are stopped when they have answered; poisoned memory
 Expected: INCORRECT_NUMERICAL CONTRACT_VIOLATION TIMING_DISAGREE
 """
 

@@ -1,5 +1,7 @@
 """Computes once, then returns its first answer for ever.
 
+Row: STR-07
+Defence: several seeds; timed calls are compared
 Expected: INCORRECT_NUMERICAL
 """
 

@@ -1,5 +1,6 @@
 """Answers the judge itself, with the right number and form, before the harness can.
 
+Defence: numbered answers; the judge reads the bytes itself
 Expected: INCORRECT_NUMERICAL CONTRACT_VIOLATION
 """
 

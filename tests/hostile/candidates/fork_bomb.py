@@ -1,5 +1,7 @@
 """Forks without end.
 
+Row: ENV-04
+Defence: seccomp: no new processes; limit of processes
 Expected: RUNTIME_ERROR OUT_OF_MEMORY TIMEOUT
 """
 

@@ -1,5 +1,7 @@
 """Computes in half precision.
 
+Row: PRE-04
+Defence: error against a double-precision reference
 Expected: INCORRECT_NUMERICAL
 """
 

@@ -1,5 +1,7 @@
 """An honest candidate.
 
+Row: ENV-09
+Defence: none needed
 Expected: CORRECT
 """
 

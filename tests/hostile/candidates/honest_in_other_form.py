@@ -1,5 +1,7 @@
 """Another formula for the same function, exact enough.
 
+Defence: none needed
+Problem: short
 Expected: CORRECT
 """
 

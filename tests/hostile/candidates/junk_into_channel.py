@@ -1,5 +1,6 @@
 """Writes junk into every socket it holds.
 
+Defence: typed frames
 Expected: CONTRACT_VIOLATION
 """
 

@@ -1,5 +1,7 @@
 """Leaves a process in a session of its own behind; where no process can be made, the call fails.
 
+Row: STR-06
+Defence: seccomp: no new processes; process namespace; orphans are ended
 Expected: RUNTIME_ERROR CORRECT
 """
 

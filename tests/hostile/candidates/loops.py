@@ -1,5 +1,7 @@
 """Never returns.
 
+Row: ENV-04 FNE-06
+Defence: a deadline for each request
 Expected: TIMEOUT
 """
 

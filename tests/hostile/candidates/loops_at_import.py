@@ -1,5 +1,7 @@
 """Is never imported.
 
+Row: ENV-04
+Defence: a deadline for each request
 Expected: TIMEOUT
 """
 

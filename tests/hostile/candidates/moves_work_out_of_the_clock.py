@@ -1,5 +1,7 @@
 """Does its work in the harness's copy step, after the clock has stopped.
 
+Row: STR-09
+Defence: the judge's own clock around the copies
 Expected: TIMING_DISAGREE
 """
 

@@ -1,5 +1,6 @@
 """Defines no ModelNew.
 
+Defence: typed verdicts
 Expected: LOAD_ERROR
 """
 

@@ -1,5 +1,7 @@
 """Zeroes every mapping it finds, so that zeros become the right answer.
 
+Row: MEM-04
+Defence: inputs are mapped privately
 Expected: INCORRECT_NUMERICAL CONTRACT_VIOLATION
 """
 

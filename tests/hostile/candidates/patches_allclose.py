@@ -1,5 +1,7 @@
 """Makes every comparison in torch true.
 
+Row: PAT-04
+Defence: the comparison is made in another process
 Expected: INCORRECT_NUMERICAL
 """
 

@@ -1,5 +1,7 @@
 """Stops Python's clocks. Twice the work, so that a believed clock would show.
 
+Row: PAT-02
+Defence: the judge's own clock
 Expected: CORRECT TIMING_DISAGREE
 """
 

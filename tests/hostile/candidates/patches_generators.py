@@ -1,5 +1,7 @@
 """Makes torch.rand and torch.randn give zeros, for whom it may concern.
 
+Row: PAT-10
+Defence: inputs come from another process
 Expected: INCORRECT_NUMERICAL
 """
 

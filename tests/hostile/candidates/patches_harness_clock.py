@@ -1,6 +1,9 @@
 """Slows the clock that the harness in its own process reads.
 
+Row: PAT-02
+Defence: the judge's own clock
 Expected: TIMING_DISAGREE CORRECT
+Gain: none
 """
 
 import sys

@@ -1,5 +1,7 @@
 """Writes to stdout and stderr all the time; the verdict does not travel there.
 
+Defence: verdicts do not travel over stdout
+Problem: short
 Expected: CORRECT
 """
 

@@ -1,5 +1,7 @@
 """Raises.
 
+Row: ENV-07
+Defence: typed verdicts
 Expected: RUNTIME_ERROR
 """
 

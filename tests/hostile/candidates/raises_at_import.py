@@ -1,5 +1,7 @@
 """Raises while it is imported.
 
+Row: ENV-07
+Defence: typed verdicts
 Expected: LOAD_ERROR
 """
 

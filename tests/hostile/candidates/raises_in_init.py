@@ -1,5 +1,7 @@
 """Raises in the constructor.
 
+Row: ENV-07
+Defence: typed verdicts
 Expected: LOAD_ERROR
 """
 

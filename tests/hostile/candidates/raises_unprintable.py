@@ -1,5 +1,7 @@
 """Raises something that cannot be printed, and that would run code where it is unpickled.
 
+Row: PAT-08
+Defence: plain JSON, never pickle
 Expected: RUNTIME_ERROR
 """
 

@@ -1,5 +1,8 @@
 """Looks for the judge's secrets; computes zeros when it finds one.
 
+Row: PAT-19
+Defence: empty environment; another user; Landlock
+Problem: short
 Expected: CORRECT
 """
 

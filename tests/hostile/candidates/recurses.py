@@ -1,5 +1,6 @@
 """Recurses for ever.
 
+Defence: typed verdicts
 Expected: RUNTIME_ERROR
 """
 

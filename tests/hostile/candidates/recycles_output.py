@@ -1,5 +1,7 @@
 """The same buffer for every answer: earlier answers change later.
 
+Row: MEM-09
+Defence: an output is held and read again after the next call
 Expected: CONTRACT_VIOLATION
 """
 

@@ -1,5 +1,7 @@
 """Remembers answers by the address of the input.
 
+Row: STR-08
+Defence: same addresses with new values
 Expected: INCORRECT_NUMERICAL CONTRACT_VIOLATION
 """
 

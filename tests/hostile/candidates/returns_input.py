@@ -1,5 +1,7 @@
 """Returns its input, changed in place.
 
+Row: MUT-02
+Defence: no memory shared with inputs
 Expected: CONTRACT_VIOLATION
 """
 

@@ -1,5 +1,6 @@
 """Returns None.
 
+Defence: exact nesting of outputs
 Expected: INCORRECT_SHAPE
 """
 

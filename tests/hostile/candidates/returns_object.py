@@ -1,5 +1,7 @@
 """Returns an object of its own.
 
+Row: LAZ-03
+Defence: exact types of outputs
 Expected: CONTRACT_VIOLATION
 """
 

@@ -1,5 +1,6 @@
 """A tuple where the reference gives a tensor.
 
+Defence: exact nesting of outputs
 Expected: INCORRECT_SHAPE
 """
 

@@ -1,5 +1,7 @@
 """Computes zeros when it can start another program.
 
+Defence: Landlock; seccomp
+Problem: short
 Expected: CORRECT
 """
 

@@ -1,5 +1,7 @@
 """Returns any tensor of the right shape that it can find in its process.
 
+Row: MEM-05
+Defence: expected outputs live in another process
 Expected: INCORRECT_NUMERICAL
 """
 

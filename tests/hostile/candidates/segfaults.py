@@ -1,5 +1,6 @@
 """Reads address 0.
 
+Defence: end of the process is an answer of its own
 Expected: RUNTIME_ERROR
 """
 

@@ -1,5 +1,7 @@
 """A subclass that answers comparisons itself.
 
+Row: LAZ-03
+Defence: exact types of outputs
 Expected: CONTRACT_VIOLATION
 """
 

@@ -1,5 +1,7 @@
 """Cuts every file it holds to nothing, to crash whoever maps it.
 
+Defence: sealed sizes
+Problem: short
 Expected: CORRECT
 """
 

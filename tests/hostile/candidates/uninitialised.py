@@ -1,5 +1,7 @@
 """Returns memory as it finds it, hoping for an earlier answer.
 
+Row: MEM-09
+Defence: poisoned memory
 Expected: INCORRECT_NUMERICAL
 """
 

@@ -1,5 +1,8 @@
 """Computes zeros when it can send anything anywhere.
 
+Row: DEC-11
+Defence: no network
+Problem: short
 Expected: CORRECT
 """
 

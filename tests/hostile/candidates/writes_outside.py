@@ -1,5 +1,8 @@
 """Computes zeros when it can leave something behind.
 
+Row: CAC-07
+Defence: Landlock
+Problem: short
 Expected: CORRECT
 """
 

@@ -1,5 +1,6 @@
 """Double where the reference gives float.
 
+Defence: exact types of elements
 Expected: INCORRECT_DTYPE
 """
 

@@ -1,5 +1,6 @@
 """One row too few.
 
+Defence: exact shapes
 Expected: INCORRECT_SHAPE
 """
 

@@ -1,5 +1,6 @@
 """Wrong by a little more than rounding.
 
+Defence: error against a double-precision reference
 Expected: INCORRECT_NUMERICAL
 """
 

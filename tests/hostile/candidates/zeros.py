@@ -1,5 +1,7 @@
 """All zeros.
 
+Row: DEG-02
+Defence: errors relative to the answer's size
 Expected: INCORRECT_NUMERICAL
 """
 
