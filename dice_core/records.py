@@ -273,7 +273,7 @@ class TimingSample:
 
     def counts_for(self, basis: str | None) -> bool:
         """Whether a speedup of that basis rests on this sample."""
-        return not self.warmup and self.end_to_end == (basis == "end_to_end")
+        return not self.warmup and self.end_to_end == (basis in ("end_to_end", "judge"))
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,8 @@ class Attempt:
     ended_at: str
     stages: dict[str, float]  #: seconds by stage: build, load, check, time
     evidence: dict[str, Any]  #: what the verdict rests on: errors, messages, launched ops, flags
-    basis: str | None = None  #: what `speedup` compares: `device` spans, `host` times of single calls, or `end_to_end`
+    #: what `speedup` compares: `device` spans, `host` times of single calls, or rows of calls: `end_to_end`, `judge`
+    basis: str | None = None
     speedup: float | None = None  #: baseline time / candidate time, only when CORRECT and timed
     speedup_low: float | None = None  #: 95% interval
     speedup_high: float | None = None

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 SIDES = ("eager", "candidate")
 #: Of a tensor with more elements than these pieces hold, so many random pieces are compared. Who leaves out a share f
-#: of it goes unseen with probability (1 - f)^256.
-_PIECES = 256
+#: of it goes unseen with probability (1 - f)^64.
+_PIECES = 64
 _random = secrets.SystemRandom()
 
 
@@ -183,7 +183,8 @@ class Exchange:
         if not nodes or not tensors(nodes[0]):
             return None
         answer = self._reference.ask("compare_timed", {"nodes": nodes, "owns": owns}, stage="comparison")
-        return check_values(answer.items("leaves"), factor=TIMED_FACTOR, floor_from=self._floors)
+        return check_values(answer.items("leaves"), factor=TIMED_FACTOR, floor_from=self._floors,
+                            steps=self._reference.steps)
 
     def _ask(self, side: str, kind: str, body: dict[str, Any], stage: str) -> Frame:
         if side == "eager":

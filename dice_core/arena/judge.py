@@ -312,7 +312,7 @@ class _Case:
         record["kernelbench"] = all(leaf["kernelbench"] for leaf in leaves)
         if trial.trial.index == 0:
             self._floors = leaves
-        return check_values(leaves, kind=trial.trial.kind)
+        return check_values(leaves, kind=trial.trial.kind, steps=self._reference.steps)
 
     def _check_held(self, outputs: Region, evidence: Region, slot: int) -> Finding | None:
         trial = self._previous

@@ -201,7 +201,9 @@ class _Referee:
                 [torch.stack(side[start : start + size]).to(device) for side in (ours, theirs)]
                 for start in range(0, len(ours), size)
             ]
-            found.append(max((metrics.measure(one, other, None) for one, other in stacks), key=metrics.badness))
+            found.append(max(
+                (metrics.measure(metrics.trimmed(one, other), other, None) for one, other in stacks),
+                key=metrics.badness))
         return {"leaves": found}
 
     def draw(self, frame: Frame) -> Mapping[str, Any]:

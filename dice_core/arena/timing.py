@@ -65,8 +65,9 @@ class Plan:
         return max(self.warm_calls, min(self.warm_limit, by_time))
 
 
-#: Basis of a speedup: device spans, the CPU's clock around single calls, or rows of calls with nothing hidden.
-DEVICE, HOST, END_TO_END = "device", "host", "end_to_end"
+#: Basis of a speedup: device spans; the CPU's clock around single calls; rows of calls with nothing hidden, as the
+#: worker's clock saw them; or the same as trusted clocks saw them, where the worker's is not borne out.
+DEVICE, HOST, END_TO_END, JUDGE = "device", "host", "end_to_end", "judge"
 
 PLANS = {
     "quick": Plan("quick", ((math.inf, Size(6, 3)),), False, 3, 0.01, 10, 5),
@@ -167,9 +168,11 @@ def speedup(baseline: Mapping[int, Sequence[float]], candidate: Mapping[int, Seq
 
 def by_block(samples: Sequence[TimingSample], side: str, basis: str) -> dict[int, list[float]]:
     """Block -> times per call of one side in the samples of a basis, without warm-ups."""
-    if basis == END_TO_END:
-        rows = rows_of(samples)
-        return {number: [row.eager_us if side == "eager" else row.scored_us] for number, row in rows.items()}
+    if basis in (END_TO_END, JUDGE):
+        return {
+            number: [row.eager_us if side == "eager" else row.judged_us if basis == JUDGE else row.claimed_us]
+            for number, row in rows_of(samples).items()
+        }
     blocks: dict[int, list[float]] = {}
     for sample in samples:
         if sample.side == side and sample.counts_for(basis):
@@ -244,9 +247,14 @@ class Row:
         return self.eager_host_us / self.calls
 
     @property
-    def scored_us(self) -> float:
-        """Time per call of the candidate that counts: what it reports itself, but no less than trusted clocks say."""
-        return max(self.candidate_host_us / self.calls, self.candidate_us)
+    def claimed_us(self) -> float:
+        """Time per call of the candidate by the worker's clock."""
+        return self.candidate_host_us / self.calls
+
+    @property
+    def judged_us(self) -> float:
+        """Time per call of the candidate that counts where its own clock is not borne out: never less than it says."""
+        return max(self.claimed_us, self.candidate_us)
 
     @property
     def candidate_us(self) -> float:
@@ -278,6 +286,7 @@ class Proof:
         claimed_row_us: the same by the worker's clock, median.
         lie: why the worker's clock cannot be believed; None when it can.
         borne_out: whether the claim about single calls agrees with the judge's clock. If not, it does not score.
+        row_borne_out: whether the claim about rows does. If not, rows count as trusted clocks saw them.
     """
 
     low_us: float
@@ -286,6 +295,7 @@ class Proof:
     claimed_row_us: float
     lie: str | None
     borne_out: bool
+    row_borne_out: bool
 
 
 def proof(rows: Sequence[Row], claimed_us: float, device: str) -> Proof:
@@ -301,14 +311,15 @@ def proof(rows: Sequence[Row], claimed_us: float, device: str) -> Proof:
     """
     times = sorted(row.candidate_us for row in rows)
     usual, cut = statistics.median(times), _cut(len(times))
-    claimed_row_us = statistics.median(row.candidate_host_us / row.calls for row in rows)
+    claimed_row_us = statistics.median(row.claimed_us for row in rows)
     low, calls = times[cut], rows[0].calls
     lie = None
-    if low > _CLAIM_SHARE * claimed_row_us + _EXCHANGE_US / calls:
+    most_us = _CLAIM_SHARE * claimed_row_us + _EXCHANGE_US / calls
+    if low > most_us:
         lie = (f"the worker reports {claimed_row_us:.1f} us a call in rows of {calls}, the judge's clock says at least "
                f"{low:.1f} us")
     borne_out = usual <= _BASIS_SHARE * claimed_us + _BASIS_US[device]
-    return Proof(low, usual, times[-1 - cut], claimed_row_us, lie, borne_out)
+    return Proof(low, usual, times[-1 - cut], claimed_row_us, lie, borne_out, usual <= most_us)
 
 
 def _cut(count: int) -> int:

@@ -25,6 +25,7 @@ _DOUBLE_LIMIT_BYTES = {"cpu": 256 << 20, "cuda": 6 << 30}
 #: Double precision that is this far off means that the module behaves differently in double, not that it is better.
 _DOUBLE_MAX_DIFFERENCE = 0.05
 _OWN_GENERATOR = ("kernelbench", "fresh", "weights")
+_BELOW_ONE = 1.0 - 2.0**-24
 _TIED = ("sparse", "integers", "composite")
 
 
@@ -103,7 +104,8 @@ class TrialMaker:
                 self._stochastic = self._varies(drawn, expected, call_seed)
             facts["stochastic"] = self._stochastic and index == 0
             exact, yards = self._exactness(drawn, expected, call_seed, facts, kind, alter_seed)
-        facts |= {"double": exact is not None, "double_note": self._double_broken}
+        facts |= {"double": exact is not None, "double_note": self._double_broken,
+                  "steps": max((yard.steps for yard in yards), default=0.0)}
         return Trial(drawn, expected, exact, yards, facts)
 
     def place(self, drawn: Drawn) -> list[Any]:
@@ -160,7 +162,8 @@ class TrialMaker:
         exact = None
         if not self._double_broken and facts["took_s"] <= limit_s and size <= _DOUBLE_LIMIT_BYTES[self._device.type]:
             exact = self._exact(drawn, expected, kind)
-        nudged = self._nudged(drawn, outputs, self._double if exact is not None else self._model, call_seed, seed)
+        nudged = self._nudged(drawn, outputs, self._double if exact is not None else self._model, call_seed, seed,
+                              kind)
         exact_leaves = values.leaves(exact) if exact is not None else [None] * len(outputs)
         floats = [index for index, leaf in enumerate(values.leaves(drawn.values)) if leaf.is_floating_point()]
         if kind in _TIED or any(index not in drawn.plain for index in floats):
@@ -193,13 +196,21 @@ class TrialMaker:
         return list(values.map_leaves(
             drawn.values, lambda _, leaf: leaf.double() if leaf.is_floating_point() else leaf.clone()))
 
-    def _nudged(self, drawn: Drawn, outputs: list[torch.Tensor], model: Any, call_seed: int, seed: int) -> list[Any]:
+    def _nudged(
+        self, drawn: Drawn, outputs: list[torch.Tensor], model: Any, call_seed: int, seed: int, kind: str
+    ) -> list[Any]:
         """The answer to inputs and parameters that are a little off; None for each output when it cannot be had."""
-        generator = torch.Generator(self._device).manual_seed(seed)
+        generator, is_own = torch.Generator(self._device).manual_seed(seed), kind in _OWN_GENERATOR
         arguments = self.place(drawn) if model is self._model else self._doubled(drawn)
-        arguments = list(values.map_leaves(
-            arguments,
-            lambda _, leaf: weights.nudged(leaf, generator) if leaf.is_floating_point() else leaf))
+
+        def nudge(index: int, leaf: torch.Tensor) -> torch.Tensor:
+            # What a problem computes its inputs with has a meaning (an index, say), and torch.rand stays below 1.
+            if index not in drawn.plain:
+                return leaf
+            moved = weights.nudged(leaf, generator)
+            return moved.clamp_(max=_BELOW_ONE) if is_own and drawn.plain[index] == "rand" else moved
+
+        arguments = list(values.map_leaves(arguments, nudge))
         try:
             with weights.nudged_parameters(model, generator):
                 found = values.leaves(self.run(model, arguments, call_seed))

@@ -1,6 +1,7 @@
 -- fct_block: Median time per call of each side in each timing block, and the time per call in each row of calls
---   (end_to_end). Warm-ups do not count. A row of the candidate counts with what its own clock says, but with no less than
---   trusted clocks say: the baseline's row, plus what the judge's clock saw more on the candidate's side.
+--   (end_to_end). Warm-ups do not count. Where the judge's clock does not bear the worker's out (basis = 'judge'), a row
+--   of the candidate counts with no less than trusted clocks say: the baseline's row, plus what the judge's clock saw more
+--   on the candidate's side.
 -- grain: one side of one block, or of one row of calls, of one attempt
 -- keys:  attempt_id, end_to_end, block, side
 -- units: call_us microseconds per call: device span on cuda, host clock on cpu and in rows
@@ -23,7 +24,7 @@ SELECT
     ours.side,
     ours.is_scored,
     CASE
-        WHEN ours.side = 'eager' THEN ours.call_us
+        WHEN ours.side = 'eager' OR ours.basis <> 'judge' THEN ours.call_us
         ELSE greatest(ours.host_us, eager.host_us + ours.judge_us - eager.judge_us) / ours.batch
     END AS call_us,
     1 AS n_samples

@@ -107,6 +107,7 @@ def test_blocks_and_rows_are_told_apart_and_warm_ups_left_out() -> None:
     assert timing.by_block(samples, "eager", timing.HOST) == {0: [10.0]}
     assert timing.by_block(samples, "eager", timing.END_TO_END) == {0: [90.0]}
     assert timing.by_block(samples, "candidate", timing.END_TO_END) == {0: [45.0]}
+    assert timing.by_block(samples, "candidate", timing.JUDGE) == {0: [45.0]}
     assert timing.median_us(samples, "eager", timing.HOST) == 10.0
 
 
@@ -163,6 +164,7 @@ def test_honest_candidates_are_no_liars_even_on_a_busy_machine(true_us: float, b
     proofs = [timing.proof(rows(rng, true_us, busy=busy), true_us, "cpu") for _ in range(400)]
     assert sum(one.lie is not None for one in proofs) <= 8  # and the arena believes only a second one
     assert sum(not one.borne_out for one in proofs) <= (60 if busy else 2)  # these score from end to end
+    assert busy or sum(not one.row_borne_out for one in proofs) <= 40
 
 
 @pytest.mark.parametrize("true_us", [40.0, 300.0, 6_000.0])
@@ -178,6 +180,14 @@ def test_a_lie_about_single_calls_alone_gains_nothing() -> None:
         told = timing.proof(rows(rng, 300.0), claimed_us, device)
         assert told.lie is None
         assert not told.borne_out
+        assert told.row_borne_out
+
+
+def test_a_row_that_is_not_borne_out_counts_as_trusted_clocks_saw_it() -> None:
+    row = Row(10, 5_000.0, 5_300.0, 400.0, 4_300.0)
+    assert row.claimed_us == 40.0
+    assert row.judged_us == 400.0
+    assert Row(10, 5_000.0, 5_300.0, 400.0, 600.0).judged_us == 40.0
 
 
 def test_launching_may_lie_between_a_device_span_and_the_time_from_end_to_end() -> None:

@@ -232,21 +232,21 @@ def test_an_incorrect_kernel_has_no_speedup(home: Path, made: ModuleType) -> Non
         assert lake.query("FROM fct_speedup").num_rows == 0
 
 
-def test_a_speedup_from_end_to_end_is_the_same_in_sql_and_in_the_arena(home: Path, made: ModuleType) -> None:
+def test_a_speedup_by_the_judges_clock_is_the_same_in_sql_and_in_the_arena(home: Path, made: ModuleType) -> None:
     """Half of the rows claim less than the judge's clock bears out: these count with the judge's."""
     one = made.make_attempt(1, device="cuda")
     samples = tuple(
         dataclasses.replace(s, host_us=s.host_us / 3) if s.end_to_end and s.side == "candidate" and s.block % 2 else s
         for s in one.samples)
-    arena = timing.measured(samples, timing.END_TO_END)
-    attempt = dataclasses.replace(one.attempt, basis="end_to_end", speedup=arena.point, speedup_low=arena.low,
+    arena = timing.measured(samples, timing.JUDGE)
+    attempt = dataclasses.replace(one.attempt, basis="judge", speedup=arena.point, speedup_low=arena.low,
                                   speedup_high=arena.high)
     write_attempt(home / "attempts" / "new", dataclasses.replace(one, attempt=attempt, samples=samples))
     with Lake.open(home) as lake:
         publish(lake, home / "attempts" / "new", run_id="r")
         (row,) = lake.query("SELECT * FROM fct_speedup").to_pylist()
     np.testing.assert_allclose([row["speedup"], row["speedup_low"], row["speedup_high"]],
-                               [arena.point, arena.low, arena.high], rtol=1e-9)
-    assert (row["basis"], row["n_blocks"], row["end_to_end_speedup"]) == ("end_to_end", 5, row["speedup"])
-    honest = timing.measured(one.samples, timing.END_TO_END)
+                               [arena.point, arena.low, arena.high], rtol=1e-4)
+    assert (row["basis"], row["n_blocks"], row["end_to_end_speedup"]) == ("judge", 5, row["speedup"])
+    honest = timing.measured(one.samples, timing.JUDGE)
     assert arena.point == pytest.approx(honest.point, rel=0.05)  # the lie about every second row gains nothing
