@@ -19,10 +19,11 @@ from typing import Any
 
 from dice_core.arena.build_cache import BuildCache, BuildResult
 from dice_core.arena.build_run import StepOutcome, clip, run_step
-from dice_core.arena.build_sandbox import Confinement, leave_network
+from dice_core.arena.build_sandbox import Confinement
 from dice_core.arena.build_steps import Plan, make_plan, unresolved_names
 from dice_core.arena.capture import BuildRequest
 from dice_core.arena.light_kit import LightKit, make_aten_binding, make_light_kit
+from dice_core.arena.sandbox import leave_network
 from dice_core.arena.toolchain import Toolchain, native_identity, own_headers_digest
 from dice_core.errors import ArenaError
 from dice_core.files import sha256_bytes, write_atomic

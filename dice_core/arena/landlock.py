@@ -19,12 +19,15 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 0, 1, 2, 3
 _FILE_RIGHTS = sum(1 << bit for bit in (_EXECUTE, _WRITE_FILE, _READ_FILE, _TRUNCATE, _IOCTL_DEV))
 _RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # number of file rights that each ABI knows
 _READ = (1 << _READ_FILE) | (1 << _READ_DIR)
-_SYSTEM_READABLE = (
+SYSTEM = (
     "/usr", "/lib", "/lib64", "/lib32", "/bin", "/opt", "/proc", "/sys", "/dev", "/run",
     "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
     "/etc/localtime", "/etc/alternatives", "/etc/OpenCL", "/etc/nvidia", "/etc/vulkan", "/nix/store",
 )
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/dri", "/dev/dxg")
+DEVICES = (
+    "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/dri", "/dev/dxg",
+    *sorted(str(path) for path in Path("/dev").glob("nvidia*")),
+)
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -36,6 +39,9 @@ class Rules:
     Attributes:
         readable: files and folders, beside the system's.
         folder: the one that stays writable.
+        system: places of the system that may be read.
+        devices: device files that may be read and written.
+        may_run: programs may be started from `folder` and from all that may be read: for compilers, never candidates.
         programs: files and folders whose programs may be started.
         network: also close TCP (where the kernel can).
         scope: also close signals and abstract sockets to processes outside (where the kernel can).
@@ -44,6 +50,9 @@ class Rules:
 
     readable: Sequence[str]
     folder: Path
+    system: Sequence[str] = SYSTEM
+    devices: Sequence[str] = DEVICES
+    may_run: bool = False
     programs: Sequence[str] = ()
     network: bool = True
     scope: bool = True
@@ -68,13 +77,14 @@ def restrict(rules: Rules) -> bool:
     if ruleset < 0:
         return False
     try:
+        run = 1 << _EXECUTE
         device = _READ | (1 << _WRITE_FILE) | (1 << _IOCTL_DEV)
         for path, rights in (
-            *((path, _READ) for path in (*_SYSTEM_READABLE, *rules.readable)),
-            *((path, device) for path in (*_DEVICES, *(str(path) for path in Path("/dev").glob("nvidia*")))),
-            *((path, _READ | (1 << _EXECUTE)) for path in rules.programs),
+            *((path, _READ | (run if rules.may_run else 0)) for path in (*rules.system, *rules.readable)),
+            *((path, device) for path in rules.devices),
+            *((path, _READ | run) for path in rules.programs),
             *((path, known) for path in rules.writable),
-            (str(rules.folder), known & ~(1 << _EXECUTE)),
+            (str(rules.folder), known if rules.may_run else known & ~run),
         ):
             _allow(ruleset, path, rights & known)
         _allow_thread_names(ruleset, known)

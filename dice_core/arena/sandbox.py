@@ -92,13 +92,13 @@ def confine(limits: Limits, folder: Path) -> str:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, limits.cpus)
     _set_rlimits(limits)
-    has_netns = wanted >= 1 and _leave_network()
+    has_netns = wanted >= 1 and leave_network()
     _drop_identity(limits.uid, (*readable, str(folder)))
     no_new_privileges()
     _prctl(_PR_SET_DUMPABLE, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # last: a change of identity clears it
     # Both also without a network namespace: Landlock closes TCP, the filter all sockets.
-    has_landlock = wanted >= 2 and landlock.restrict(landlock.Rules(readable, folder, limits.programs))
+    has_landlock = wanted >= 2 and landlock.restrict(landlock.Rules(readable, folder, programs=limits.programs))
     has_filter = wanted >= 3 and seccomp.install(unix_sockets=limits.unix_sockets, groups=_groups(limits))
     if not (has_netns or has_filter):
         return "rlimits"
@@ -214,7 +214,8 @@ def _set_rlimits(limits: Limits) -> None:
         put(resource.RLIMIT_AS, pages * resource.getpagesize() + limits.memory_bytes)
 
 
-def _leave_network() -> bool:
+def leave_network() -> bool:
+    """Move the calling (single-threaded) process into a network namespace of its own, where the kernel allows."""
     if os.geteuid() == 0:
         return bool(libc.unshare(_CLONE_NEWNET) == 0)
     uid, gid = os.geteuid(), os.getegid()

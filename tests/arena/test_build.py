@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dice_core.arena import landlock
 from dice_core.arena.build import BuildFarm, BuildResult
 from dice_core.arena.build_batch import Pending, Width, ninja_file
 from dice_core.arena.build_run import GIB, clip, run_step
-from dice_core.arena.build_sandbox import landlock_abi
 from dice_core.arena.build_steps import make_plan, unresolved_names
 from dice_core.arena.build_tiers import TIERS, tiers_for
 from dice_core.arena.capture import BuildRequest
@@ -129,7 +129,7 @@ def test_two_farms_share_one_cache(tmp_path: Path) -> None:
 
 
 def test_a_compiler_reads_only_its_toolchain_and_its_own_folder(tmp_path: Path) -> None:
-    if landlock_abi() < 1:
+    if landlock.abi() < 1:
         pytest.skip("this kernel has no Landlock")
     secret = tmp_path / "secret.txt"
     secret.write_text("int password = 271828;\n")
@@ -191,6 +191,7 @@ def test_a_timeout_is_a_result_and_is_not_cached(tmp_path: Path) -> None:
 def test_a_killed_batch_leaves_no_compiler_and_goes_on_where_it_was(tmp_path: Path) -> None:
     script = f"""
 from pathlib import Path
+from dice_core.arena import landlock
 from dice_core.arena.build import BuildFarm
 from dice_core.arena.capture import BuildRequest
 quick = BuildRequest("q", cpp_sources=("int broken( {{",), implicit_headers=False)

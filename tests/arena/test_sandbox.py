@@ -255,7 +255,7 @@ def test_without_a_network_namespace_the_filter_closes_the_network(
     level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs(level, "seccomp")
-    monkeypatch.setattr(sandbox, "_leave_network", lambda: False)
+    monkeypatch.setattr(sandbox, "leave_network", lambda: False)
     limits = Limits("seccomp", None, 20, 1 << 20, 64, 30, sandbox.WORKER_UID)
     assert confined(tmp_path, lambda: sandbox.confine(limits, tmp_path), level="rlimits") == "seccomp"
     lower = Limits("landlock", None, 20, 1 << 20, 64, 30, sandbox.WORKER_UID)
