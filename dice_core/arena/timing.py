@@ -79,8 +79,8 @@ PLANS = {
 MAX_HALF_WIDTH = 0.02
 #: Calls shorter than this are batched, until a sample lasts `BATCH_TARGET_US`.
 BATCH_BELOW_US = 20.0
-BATCH_TARGET_US = 100.0
-MAX_BATCH = 32
+BATCH_TARGET_US = 200.0
+MAX_BATCH = 64
 #: A row of calls lasts about this long, so that the cost of one exchange between processes (0.1-0.4 ms, which varies)
 #: is small beside it.
 ROW_TARGET_US = 4000.0

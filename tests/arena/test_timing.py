@@ -81,9 +81,9 @@ def test_plans_choose_by_the_baseline() -> None:
         timing.plan_named("fast")
 
 
-def test_short_calls_are_batched_to_100_us() -> None:
+def test_short_calls_are_batched_to_200_us() -> None:
     assert timing.batch_size(20.0) == 1
-    assert timing.batch_size(10.0) == 10
+    assert timing.batch_size(10.0) == 20
     assert timing.batch_size(0.001) == timing.MAX_BATCH
 
 
