@@ -230,7 +230,10 @@ def bundle_export(
     kernel_field: Annotated[str, typer.Option(help="Field of the kernel in --pairs.")] = "generated_code",
     claims: Annotated[Path | None, typer.Option(help="Rows of kernels for problems of --suite, with what others "
                                                      "claim of them.")] = None,
-    choose: Annotated[int, typer.Option(help="Of --claims take so many, evenly over models and levels (0: all).")] = 0,
+    choose: Annotated[int, typer.Option(help="Take so many (0: all): of --claims evenly over models and levels, "
+                                             "of --pairs evenly over the rows.")] = 0,
+    repeat: Annotated[int, typer.Option(help="Above 0: measure again what was measured, as repeat number so and so.")]
+    = 0,
     name: Name = "", suite: Suite = None, problems: Problems = "", size: Sizes = None,
     device: Annotated[str, typer.Option(help="Device of the machine that will measure.")] = "cuda",
     plan: Plan = None,
@@ -238,8 +241,9 @@ def bundle_export(
     """Write a folder that measures kernels on another machine: copy it there, `python3 run.py`, copy it back."""
     from flows.entry import export_bundle
 
-    console.out.print(str(export_bundle(settings_of(context, plan=plan), folder, kernels, pairs, reference_field,
-                                        kernel_field, name, suite, problems, size or [], device, claims, choose)))
+    console.out.print(str(export_bundle(
+        settings_of(context, plan=plan), folder, kernels, pairs, reference_field, kernel_field, name, suite, problems,
+        size or [], device, claims, choose, repeat)))
 
 
 @bundle_app.command("run")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def folder_evaluation(
 def export_bundle(
     settings: Settings, folder: Path, kernels: Path | None, pairs: Path | None, reference_field: str, kernel_field: str,
     name: str, suite: Path | None, chosen: str, sizes: Sequence[str], device: str, claims: Path | None = None,
-    choose: int = 0,
+    choose: int = 0, repeat: int = 0,
 ) -> Path:
     """`dice bundle export`."""
     from dice_core.arena import bundle
@@ -194,13 +195,15 @@ def export_bundle(
         evaluation = from_claims(name or claims.stem, load_problems(suite, chosen, sizes), rows, plan=settings.plan,
                                  device=device, source=claims.name)
     elif pairs is not None:
-        evaluation = from_pairs(name or pairs.stem, read_rows(pairs), reference_field=reference_field,
+        rows = read_rows(pairs)
+        rows = [rows[number * len(rows) // choose] for number in range(min(choose, len(rows)))] if choose else rows
+        evaluation = from_pairs(name or pairs.stem, rows, reference_field=reference_field,
                                 kernel_field=kernel_field, plan=settings.plan, device=device, source=pairs.name)
     else:
         assert kernels is not None
         evaluation = folder_evaluation(kernels, load_problems(suite, chosen, sizes), name or kernels.resolve().name,
                                        settings.plan, device, only_selected=bool(chosen))
-    written = bundle.export_bundle(evaluation, folder)
+    written = bundle.export_bundle(replace(evaluation, ordinal=repeat), folder)
     say(f"{len(evaluation.items())} kernels for {device}. Copy the folder to the machine that measures, run "
         f"`python3 run.py` in it, copy it back, then `dice bundle import {folder}`")
     return written

@@ -127,8 +127,7 @@ class _Case:
         outcome = self._outcome
         try:
             self._check_builds()
-            with self._timed("reference"):
-                trials = self._reference.trials()
+            trials = self._reference.trials()
             self._start_and_check(trials)
             self._take(self._measure(trials[0]))
         except _Decided as decided:

@@ -213,7 +213,9 @@ class ArenaRun:
                 break
             try:
                 self._build_again(case)
+                begin = time.monotonic()
                 reference = problem.reference()
+                reference_s = time.monotonic() - begin
                 if isinstance(reference, str):
                     if self._is_broken():
                         break
@@ -226,6 +228,7 @@ class ArenaRun:
                 outcome = judge.judge(
                     case.item.kernel_source, reference, plan_named(case.item.plan), case.attempt_id, case.requests,
                     case.results)
+                outcome.stages["reference"] = reference_s
                 self._suspect = outcome.verdict in _DEATHS or outcome.verdict.is_infra
                 if outcome.verdict is Verdict.TIMING_DISAGREE and not disagreed:
                     disagreed = True  # a busy machine looks like a lying clock: the second word counts

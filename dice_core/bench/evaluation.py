@@ -52,6 +52,7 @@ class Evaluation:
     plan: str
     device: str
     model_version_id: str = ""
+    ordinal: int = 0  #: above 0 for a deliberate repeat: the same pairs measured once more, as attempts of their own
     again: int = 0  #: how often it was made before and attempts failed through our own fault
 
     def items(self) -> list[WorkItem]:
@@ -70,7 +71,7 @@ class Evaluation:
              m.no_kernel_reason]
             for m in self.members
         ]
-        again = {"again": self.again} if self.again else {}
+        again = {key: value for key, value in (("again", self.again), ("ordinal", self.ordinal)) if value}
         return make_id("evl", {**again, "name": self.name, "suite": self.suite, "members": members, "plan": self.plan,
                                "device": self.device, "environment": environment_id, "model": self.model_version_id})
 
@@ -185,7 +186,7 @@ class Evaluation:
         assert member.kernel_source is not None
         labels = {"suite": self.suite, "level": str(member.problem.level), "number": str(member.problem.number),
                   "name": member.problem.name, "sample": str(member.sample_id), "evaluation": self.name}
-        return WorkItem(member.problem.source, member.kernel_source, self.device, self.plan, labels=labels)
+        return WorkItem(member.problem.source, member.kernel_source, self.device, self.plan, self.ordinal, labels)
 
     @staticmethod
     def _kernel_id(member: Member) -> str | None:

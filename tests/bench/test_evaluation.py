@@ -80,6 +80,14 @@ def test_what_is_finished_is_an_evaluation_of_its_own() -> None:
     assert len(part.tables("env_1", "r", attempts)["evaluation_member"]) == 2
 
 
+def test_a_repeat_is_measured_anew() -> None:
+    once, repeat = make(), replace(make(), ordinal=1)
+    ids = [{item.attempt_id("env_1") for item in one.items()} for one in (once, repeat)]
+    assert not ids[0] & ids[1]
+    assert once.evaluation_id("env_1") != repeat.evaluation_id("env_1")
+    assert {item.ordinal for item in repeat.items()} == {1}
+
+
 def test_it_survives_travel() -> None:
     evaluation = make()
     back = Evaluation.from_json(json.loads(json.dumps(evaluation.to_json())))
