@@ -261,7 +261,7 @@ class TimingSample:
     host_us: float  #: host clock in the worker around call and synchronize
     checked: bool  #: outputs of this very sample were compared with the reference (of a batch: some, picked at random)
     input_seed: int
-    judge_us: float  #: the judge's clock around the whole exchange: inputs in, calls, outputs out
+    judge_us: float | None  #: the judge's clock from inputs in to outputs out; None where several samples share it
     end_to_end: bool = False  #: a row of calls with nothing hidden (launching counts); otherwise a sample of a block
     flags: str = ""  #: comma-separated: `exposed` (launching was not hidden completely)
 

@@ -1,4 +1,4 @@
-"""One timed sample between processes: inputs in, calls, outputs out, with the judge's own clock around all of it."""
+"""Timed samples between processes: inputs in, calls, outputs out, with the judge's own clock around all of it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ SIDES = ("eager", "candidate")
 #: Of a tensor with more elements than these pieces hold, so many random pieces are compared. Who leaves out a share f
 #: of it goes unseen with probability (1 - f)^64.
 _PIECES = 64
+#: Outputs that a side keeps until the judge says which it wants: so much of them in one request, or one sample.
+_KEPT_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
 _random = secrets.SystemRandom()
 
 
@@ -54,8 +56,6 @@ class Call:
     call_seed: int | None
     which: list[int] = field(default_factory=list)  #: places in the batch; empty: not compared
     offsets: list[int] = field(default_factory=list)
-    pieces: list[list[int]] = field(default_factory=list)  #: of each output tensor: where the compared pieces begin
-    at_once: bool = False  #: every call is compared, so one request may both run and copy out
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,12 @@ class Exchange:
         floors: what the comparison gave on that trial: it says how exact the reference itself is.
         tag: makes this run's inputs its own (attempt id and round).
         timeout_s: for one request.
+        device: `cpu` or `cuda`.
     """
 
     def __init__(
         self, worker: Child, reference: Reference, facts: TrialFacts, floors: list[dict[str, Any]], tag: str,
-        timeout_s: float,
+        timeout_s: float, device: str,
     ) -> None:
         self._worker = worker
         self._reference = reference
@@ -89,6 +90,7 @@ class Exchange:
         self._floors = floors
         self._tag = tag
         self._timeout_s = timeout_s
+        self._device = device
         self._outputs: Region
         self._evidence: Region
         self.samples: list[TimingSample] = []
@@ -115,15 +117,9 @@ class Exchange:
                 region.close()
 
     def choose(self, call: Call, compared: int, first: int) -> None:
-        """Choose what is compared of a call: `compared` of its outputs, to the places from `first` on, in pieces."""
+        """Choose what is compared of a call: `compared` of its outputs, to the places from `first` on."""
         call.which = sorted(_random.sample(range(len(call.nodes)), compared))
         call.offsets = [(first + number) * self.out_slot for number in range(compared)]
-        sizes = [math.prod(leaf["shape"]) for leaf in tensors(self._facts.output)]
-        call.pieces = [
-            sorted(_random.randrange(size - PIECE + 1) for _ in range(_PIECES)) if size > _PIECES * PIECE else []
-            for size in sizes
-        ]
-        call.at_once = call.at_once and not any(call.pieces)
 
     def draw(self, label: object, count: int) -> tuple[list[Node], list[int]]:
         """Fresh input sets in the input region: their trees and seeds."""
@@ -139,36 +135,66 @@ class Exchange:
         """Seed of torch's generators for a call, where the reference draws itself."""
         return self._reference.call_seed(self._tag, *labels) if self._facts.facts["stochastic"] else None
 
-    def take(self, side: str, call: Call, place: Place, spin_us: float) -> Taken:
-        """Take one sample and keep it.
+    def take(self, side: str, calls: Sequence[Call], places: Sequence[Place], spin_us: float) -> list[Taken]:
+        """Take samples of one side, one after the other, and keep them.
 
         Raises:
+            ImpossibleTime: a time that no clock can have shown.
             ChildFailed, ChildDied, ChildTimeout, ProtocolError: the worker's end.
             ReferenceFailed: the referee's.
         """
-        stage = str(place)
-        at_once = call.at_once and bool(call.offsets)
+        size = max(1, _KEPT_BYTES[self._device] // (len(calls[0].nodes) * self.call_bytes))
+        taken = []
+        for start in range(0, len(calls), size):
+            taken += self._request(side, calls[start : start + size], places[start : start + size], spin_us)
+        return taken
+
+    def _request(self, side: str, calls: Sequence[Call], places: Sequence[Place], spin_us: float) -> list[Taken]:
+        stage = str(places[0])
+        picks = [[number, which] for number, call in enumerate(calls) for which in call.which]
+        offsets = [offset for call in calls for offset in call.offsets]
         begin = time.perf_counter_ns()
-        self._ask(side, "prepare", {"nodes": call.nodes, "seed": call.call_seed, "poison": None, "reserve": []}, stage)
-        answer = told = self._ask(side, "go", {
-            "spin_us": spin_us, "offsets": call.offsets if at_once else None, "inspect": False, "hold": False}, stage)
-        if call.offsets and not at_once:
-            told = self._ask(
-                side, "collect", {"offsets": call.offsets, "which": call.which, "pieces": call.pieces}, stage)
+        answer = self._ask(side, "run", {
+            "samples": [{"nodes": call.nodes, "seed": call.call_seed} for call in calls], "spin_us": spin_us}, stage)
+        outputs: list[Any] = []
+        if picks:
+            told = self._ask(side, "collect", {"places": picks, "offsets": offsets, "pieces": self._pieces()}, stage)
+            outputs = told.items("outputs", len(picks))
         judge_us = (time.perf_counter_ns() - begin) / 1000.0
-        outputs = told.items("outputs", timing.MAX_ROW) if call.offsets else []
-        if side == "candidate" and call.offsets:
-            if not told.flag("copied") or len(outputs) != len(call.offsets):
+        if side == "candidate" and picks:
+            if not told.flag("copied") or len(outputs) != len(picks):
                 raise ProtocolError("outputs of a timed call were not copied out")
-            self._evidence.copy_from(self._outputs, call.offsets[0], call.offsets[-1] + self.out_slot)
-        sample = TimingSample(
+            self._evidence.copy_from(self._outputs, min(offsets), max(offsets) + self.out_slot)
+        readings = [Frame("reading", one) for one in answer.items("readings", len(calls)) if isinstance(one, dict)]
+        if len(readings) != len(calls):
+            raise ProtocolError(f"{len(readings)} readings of {len(calls)} samples")
+        waiting = iter(outputs)
+        taken = [
+            Taken(self._sample(side, call, place, reading, spin_us, judge_us if len(calls) == 1 else None),
+                  reading.number("launch_us"), [next(waiting) for _ in call.which])
+            for call, place, reading in zip(calls, places, readings, strict=True)
+        ]
+        self.samples += [one.sample for one in taken]
+        timing.check_possible([one.sample for one in taken], judge_us)
+        return taken
+
+    def _sample(
+        self, side: str, call: Call, place: Place, reading: Frame, spin_us: float, judge_us: float | None
+    ) -> TimingSample:
+        return TimingSample(
             side=side, block=place.block, order_in_block=place.order, repetition=place.repetition,
-            warmup=place.warmup, batch=len(call.nodes), device_us=answer.optional_number("device_us"),
-            host_us=answer.number("host_us"), checked=side == "candidate" and bool(call.offsets),
+            warmup=place.warmup, batch=len(call.nodes), device_us=reading.optional_number("device_us"),
+            host_us=reading.number("host_us"), checked=side == "candidate" and bool(call.which),
             input_seed=call.input_seed, judge_us=judge_us, end_to_end=place.end_to_end,
-            flags="exposed" if spin_us and answer.flag("exposed") else "")
-        self.samples.append(sample)
-        return Taken(sample, answer.number("launch_us"), outputs)
+            flags="exposed" if spin_us and reading.flag("exposed") else "")
+
+    def _pieces(self) -> list[list[int]]:
+        """Of each output tensor, where the pieces begin that are compared; none for one that is compared whole."""
+        sizes = [math.prod(leaf["shape"]) for leaf in tensors(self._facts.output)]
+        return [
+            sorted(_random.randrange(size - PIECE + 1) for _ in range(_PIECES)) if size > _PIECES * PIECE else []
+            for size in sizes
+        ]
 
     def compare(self, calls: Sequence[Call], ours: Sequence[Taken], theirs: Sequence[Taken]) -> Finding | None:
         """Compare what was copied out of the candidate's calls with the eager side's outputs of the same calls."""

@@ -71,7 +71,7 @@ class Measurement:
         self, worker: Child, reference: Reference, plan: timing.Plan, facts: TrialFacts,
         floors: list[dict[str, Any]], tag: str, timeout_s: float, device: str,
     ) -> None:
-        self._exchange = Exchange(worker, reference, facts, floors, tag, timeout_s)
+        self._exchange = Exchange(worker, reference, facts, floors, tag, timeout_s, device)
         self._plan = plan
         self._device = device
         self._is_cuda = device == "cuda"
@@ -90,6 +90,8 @@ class Measurement:
         measured = Measured(self._exchange.samples, notes=self._notes)
         try:
             measured.basis, measured.speedup = self._run()
+        except timing.ImpossibleTime as wrong:
+            measured.finding = Finding(Verdict.TIMING_DISAGREE, str(wrong))
         except _Stopped as stopped:
             measured.finding = stopped.finding
         self._notes["input_generator"] = self._exchange.generator
@@ -183,14 +185,13 @@ class Measurement:
         planned = []
         for repetition in range(calls):
             picks = [(repetition * batch + number) % sets for number in range(batch)]
-            call = Call([nodes[pick] for pick in picks], seeds[picks[0]], self._exchange.call_seed(block, repetition),
-                        at_once=chosen_most == calls and batch == 1)
+            call = Call([nodes[pick] for pick in picks], seeds[picks[0]], self._exchange.call_seed(block, repetition))
             if repetition in chosen:
                 self._exchange.choose(call, compared, chosen.index(repetition) * compared)
             planned.append(call)
         taken = {
-            side: [self._take(side, call, Place(block, order, repetition), self._spin_us)
-                   for repetition, call in enumerate(planned)]
+            side: self._exchange.take(
+                side, planned, [Place(block, order, repetition) for repetition in range(calls)], self._spin_us)
             for order, side in enumerate(SIDES if block % 2 == 0 else reversed(SIDES))
         }
         self._adapt_spin(taken)
@@ -246,11 +247,7 @@ class Measurement:
     # ---- both ----------------------------------------------------------------------------------------------------
 
     def _take(self, side: str, call: Call, place: Place, spin_us: float) -> Taken:
-        taken = self._exchange.take(side, call, place, spin_us)
-        told = timing.impossible(taken.sample)
-        if told is not None:
-            raise _Stopped(Finding(Verdict.TIMING_DISAGREE, told))
-        return taken
+        return self._exchange.take(side, [call], [place], spin_us)[0]
 
     def _compare(self, calls: list[Call], taken: dict[str, list[Taken]], where: str) -> None:
         finding = self._exchange.compare(calls, taken["candidate"], taken["eager"])

@@ -49,8 +49,7 @@ def main(channel: Channel, folder: Path) -> None:
             "compare": referee.compare,
             "compare_timed": referee.compare_timed,
             "draw": referee.draw,
-            "prepare": referee.prepare,
-            "go": referee.go,
+            "run": referee.run,
             "collect": referee.collect,
         },
     )
@@ -222,22 +221,15 @@ class _Referee:
             nodes.append(values.encode(drawn.values, self._regions["inputs"], offset)[0])
         return {"nodes": nodes, "generator": "get_inputs" if own else "redraw"}
 
-    def prepare(self, frame: Frame) -> Mapping[str, Any]:
+    def run(self, frame: Frame) -> Mapping[str, Any]:
         """As in the worker."""
-        self._live.prepare(frame.items("nodes"), frame.body["seed"], frame.body["poison"], frame.items("reserve"))
-        return {}
-
-    def go(self, frame: Frame) -> Mapping[str, Any]:
-        """As in the worker, without its inspections."""
-        answer: dict[str, Any] = {**self._live.go(frame.number("spin_us")).body()}
-        if frame.body["offsets"] is not None:
-            answer |= {"outputs": self._live.collect(frame.items("offsets"), None, []), "copied": True}
-        return answer
+        readings = self._live.run(frame.items("samples"), frame.number("spin_us"))
+        return {"readings": [reading.body() for reading in readings]}
 
     def collect(self, frame: Frame) -> Mapping[str, Any]:
         """As in the worker."""
-        outputs = self._live.collect(frame.items("offsets"), frame.items("which"), frame.items("pieces"))
-        return {"outputs": outputs, "copied": True}
+        chosen = self._live.chosen(frame.items("places"))
+        return {"outputs": self._live.copy_out(chosen, frame.items("offsets"), frame.items("pieces")), "copied": True}
 
     @property
     def _live(self) -> TimedSide:

@@ -72,7 +72,8 @@ class TimedSide:
         self._flush = _flush_buffer(device)
         self._cycles_per_us = _spin_rate(device)
         self.prepared: list[list[Any]] = []
-        self.outputs: list[Any] = []
+        self.outputs: list[Any] = []  # of the last sample
+        self._samples: list[list[Any]] = []  # outputs of each sample of the last run
 
     def prepare(self, nodes: list[Node], seed: int | None, poison: int | None, reserve: list[int]) -> None:
         """Bring the inputs of the next calls into place and put the device into its starting state.
@@ -157,15 +158,41 @@ class TimedSide:
         self.outputs = outputs
         return Reading((end - begin) / 1000.0, device_us, (launched - begin) / 1000.0, exposed)
 
-    def collect(self, offsets: list[int], which: list[int] | None, pieces: list[list[int]]) -> list[Node]:
-        """Copy outputs of the last calls into the output region; returns their trees.
+    def run(self, samples: list[Node], spin_us: float, plain: Callable[[Any], Any] = lambda value: value
+            ) -> list[Reading]:
+        """Take timed samples one after the other and keep their outputs for `collect`.
+
+        Outputs are copied once their sample's clock has stopped, so that the next one finds the memory as this one did.
 
         Args:
+            samples: of each, `nodes` (input trees, one for each call) and `seed`.
+            spin_us: as for `go`.
+            plain: applied to each output before anything else looks at it.
+        """
+        readings: list[Reading] = []
+        self._samples = []
+        for sample in samples:
+            self.prepare(sample["nodes"], sample["seed"], None, [])
+            readings.append(self.go(spin_us))
+            outputs = [plain(output) for output in self.outputs]
+            if len(samples) > 1:
+                outputs = [values.map_leaves(one, lambda _, leaf: leaf.detach().clone()) for one in outputs]
+            self._samples.append(outputs)
+            self.outputs = []
+        return readings
+
+    def chosen(self, places: list[list[int]]) -> list[Any]:
+        """Outputs of the last run by (sample, call)."""
+        return [self._samples[sample][call] for sample, call in places]
+
+    def copy_out(self, outputs: list[Any], offsets: list[int], pieces: list[list[int]]) -> list[Node]:
+        """Copy outputs into the output region; returns their trees.
+
+        Args:
+            outputs: of calls.
             offsets: where each goes, in bytes.
-            which: calls whose outputs are wanted; None for all.
             pieces: for each tensor of an output, starts of the pieces that are wanted of it; empty for all of it.
         """
-        outputs = self.outputs if which is None else [self.outputs[number] for number in which]
         return [
             values.encode(values.cut(output, pieces, PIECE), self._outputs_region, offset, strict=False)[0]
             for output, offset in zip(outputs, offsets, strict=True)

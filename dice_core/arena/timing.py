@@ -187,7 +187,7 @@ def rows_of(samples: Sequence[TimingSample]) -> dict[int, Row]:
         if sample.counts_for(END_TO_END):
             sides[sample.side][sample.block] = sample
     return {
-        number: Row(ours.batch, eager.host_us, eager.judge_us, ours.host_us, ours.judge_us)
+        number: Row(ours.batch, eager.host_us, eager.judge_us or 0.0, ours.host_us, ours.judge_us or 0.0)
         for number, eager in sides["eager"].items()
         for ours in (sides["candidate"].get(number),) if ours is not None
     }
@@ -219,13 +219,23 @@ def row_calls(eager_us: float, candidate_us: float) -> int:
     return max(1, min(MAX_ROW, wanted, math.ceil(_ROW_MOST_US / max(eager_us, 1.0))))
 
 
-def impossible(sample: TimingSample) -> str | None:
-    """Why a sample cannot be, whatever the machine's load; None when it can."""
-    if sample.host_us <= 0 or (sample.device_us is not None and sample.device_us <= 0):
-        return f"the {sample.side}'s side reports a time that is not above zero"
-    if sample.host_us > sample.judge_us + _CLOCK_STEP_US:
-        return f"the {sample.side}'s side reports {sample.host_us:.0f} us inside a request of {sample.judge_us:.0f} us"
-    return None
+class ImpossibleTime(Exception):
+    """A worker's time that no clock can have shown."""
+
+
+def check_possible(samples: Sequence[TimingSample], judge_us: float) -> None:
+    """Hold the samples of one request against the judge's clock around it.
+
+    Raises:
+        ImpossibleTime: a time that is not above zero, or more time than there was, whatever the machine's load.
+    """
+    for sample in samples:
+        if sample.host_us <= 0 or (sample.device_us is not None and sample.device_us <= 0):
+            raise ImpossibleTime(f"the {sample.side}'s side reports a time that is not above zero")
+    host_us = sum(sample.host_us for sample in samples)
+    if host_us > judge_us + _CLOCK_STEP_US:
+        raise ImpossibleTime(
+            f"the {samples[0].side}'s side reports {host_us:.0f} us inside a request of {judge_us:.0f} us")
 
 
 _CLOCK_STEP_US = 50.0

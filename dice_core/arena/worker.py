@@ -50,6 +50,7 @@ def main(channel: Channel, folder: Path) -> None:
             "single": worker.single,
             "prepare": worker.prepare,
             "go": worker.go,
+            "run": worker.run,
             "collect": worker.collect,
             "held": worker.held,
             "trace": worker.trace,
@@ -186,7 +187,8 @@ class _Worker:
             self._raise_missing()  # a call that asks for an extension which is not built has failed for that reason
         answer: dict[str, Any] = {**reading.body()}
         if frame.body["offsets"] is not None:
-            answer |= self._copy_out(frame.items("offsets"))
+            side.outputs = [plain(output) for output in side.outputs]
+            answer |= self._copy_out(side.outputs, frame.items("offsets"), [])
         if frame.flag("inspect"):
             answer["faults"] = output_faults(side.outputs[0], side.prepared[0], self._device)
             answer["mutated"] = mutated_inputs(side.prepared[0], self._nodes[0], self._regions["inputs"])
@@ -194,9 +196,18 @@ class _Worker:
             self._held = side.outputs[0]
         return answer
 
+    def run(self, frame: Frame) -> Mapping[str, Any]:
+        """Take timed samples."""
+        try:
+            readings = self._live.run(frame.items("samples"), frame.number("spin_us"), plain)
+        finally:
+            self._raise_missing()
+        return {"readings": [reading.body() for reading in readings]}
+
     def collect(self, frame: Frame) -> Mapping[str, Any]:
-        """Copy those outputs of the last calls out that the judge asks for; it asks only now."""
-        return self._copy_out(frame.items("offsets"), frame.items("which"), frame.items("pieces"))
+        """Copy those outputs of the last run out that the judge asks for; it asks only now."""
+        return self._copy_out(
+            self._live.chosen(frame.items("places")), frame.items("offsets"), frame.items("pieces"))
 
     def held(self, frame: Frame) -> Mapping[str, Any]:
         """Copy an output out that an earlier call gave and that later calls must not have changed."""
@@ -219,14 +230,10 @@ class _Worker:
             raise Failure("exception", "no model is loaded, or no regions are attached")
         return self._side
 
-    def _copy_out(
-        self, offsets: list[int], which: list[int] | None = None, pieces: list[list[int]] | None = None
-    ) -> dict[str, Any]:
-        outputs = self._live.outputs = [plain(output) for output in self._live.outputs]
-        chosen = outputs if which is None else [outputs[number] for number in which]
-        described = [values.encode(output, None, 0, strict=False)[0] for output in chosen]
+    def _copy_out(self, outputs: list[Any], offsets: list[int], pieces: list[list[int]]) -> dict[str, Any]:
+        described = [values.encode(output, None, 0, strict=False)[0] for output in outputs]
         try:
-            return {"outputs": self._live.collect(offsets, which, pieces or []), "copied": True}
+            return {"outputs": self._live.copy_out(outputs, offsets, pieces), "copied": True}
         except values.UnsupportedValue:
             return {"outputs": described, "copied": False}
 
