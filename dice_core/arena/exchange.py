@@ -27,6 +27,9 @@ SIDES = ("eager", "candidate")
 #: Of a tensor with more elements than these pieces hold, so many random pieces are compared. Who leaves out a share f
 #: of it goes unseen with probability (1 - f)^64.
 _PIECES = 64
+#: Distinct input sets drawn at once: they take at most this much of a region, and are no more than so many.
+_INPUT_BUDGET_BYTES = 512 << 20
+_MOST_SETS = 4096
 #: Outputs that a side keeps until the judge says which it wants: so much of them in one request, or one sample.
 _KEPT_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
 _random = secrets.SystemRandom()
@@ -91,6 +94,8 @@ class Exchange:
         self._tag = tag
         self._timeout_s = timeout_s
         self._device = device
+        self.most_sets = min(
+            _INPUT_BUDGET_BYTES // max(aligned(reference.slot_bytes), 256), reference.most_draws or _MOST_SETS)
         self._outputs: Region
         self._evidence: Region
         self.samples: list[TimingSample] = []

@@ -19,8 +19,6 @@ from dice_core.arena.reference import Reference, TrialFacts
 from dice_core.arena.trees import Node
 from dice_core.records import TimingSample, Verdict
 
-#: Distinct inputs of one block take at most this much; with less room they repeat, which is recorded.
-INPUT_BUDGET_BYTES = 512 << 20
 #: Inputs and outputs of the calls of one sample take at most this much; three times over, in turn.
 CALLS_BUDGET_BYTES = {"cpu": 128 << 20, "cuda": 8 << 30}
 #: Outputs that are compared of one block or row of each side: so many bytes, at least one output.
@@ -115,8 +113,8 @@ class Measurement:
         return basis, speedup
 
     def _sets(self, wanted: int) -> int:
-        """Input sets that fit into a region."""
-        return max(2, min(INPUT_BUDGET_BYTES // self._exchange.in_slot, wanted)) if wanted > 1 else 1
+        """Input sets to draw at once; with fewer than wanted they repeat, which is recorded."""
+        return max(2, min(self._exchange.most_sets, wanted)) if wanted > 1 else 1
 
     def _calls(self, wanted: int) -> int:
         """Calls of one sample: inputs and outputs fit on the device together, each call has an input set of its own."""

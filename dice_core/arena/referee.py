@@ -65,7 +65,7 @@ class _Referee:
         self._init: Any = None
         self._get_inputs: Any = None
         self._base: Drawn = Drawn([])
-        self._recipes = False
+        self._all_plain = self._recipes = False
         self._draw_s = 0.0
         self._maker: TrialMaker
         self._trials: dict[int, Trial] = {}
@@ -113,15 +113,16 @@ class _Referee:
                 _, offset = values.encode(state, None, aligned(offset))
             node, _ = values.encode(drawn.values, None, 0)
             self._base = drawn.light()
-            # Where every input is plain and the device draws, timed inputs are recipes that need no bytes.
-            self._recipes = self._device.type == "cuda" and len(self._base.plain) == len(tensors(node))
+            # Where every input is plain, timed inputs need no get_inputs(), and on a device that draws no bytes either.
+            self._all_plain = len(self._base.plain) == len(tensors(node))
+            self._recipes = self._device.type == "cuda" and self._all_plain
         except BaseException as error:
             told = describe(error)
             raise Failure("load", told["text"], error=told.get("error", "")) from error
         return {
             "state_bytes": offset, "input_bytes": total_bytes(node), "draw_s": self._draw_s,
             "slot_bytes": 0 if self._recipes else total_bytes(node),
-            "plain_inputs": sorted(set(self._base.plain.values())),
+            "all_plain": self._all_plain, "plain_inputs": sorted(set(self._base.plain.values())),
         }
 
     def attach(self, frame: Frame) -> Mapping[str, Any]:
@@ -214,7 +215,7 @@ class _Referee:
                 torch.cuda.empty_cache()
         if self._recipes:
             return {"nodes": [recipe(self._base, seed, None, 0) for seed in seeds], "generator": "recipe"}
-        own = self._draw_s * len(seeds) <= _DRAW_LIMIT_S or not self._base.plain
+        own = not self._all_plain and (self._draw_s * len(seeds) <= _DRAW_LIMIT_S or not self._base.plain)
         nodes = []
         for seed, offset in zip(seeds, offsets, strict=True):
             drawn = self._draw(seed) if own else redraw(self._base, seed, self._device)

@@ -17,6 +17,10 @@ from dice_core.arena.sandbox import Limits
 from dice_core.arena.trees import Node, derive_seed
 from dice_core.errors import ArenaError, ProtocolError, UnfitError
 
+#: Seconds that drawing the inputs of one block through the problem's own generator may take, and the fewest sets.
+_DRAW_S = 0.03
+_LEAST_DRAWS = 8
+
 
 class ReferenceFailed(ArenaError):
     """The reference cannot do its part: the task is at fault, not the candidate."""
@@ -108,6 +112,9 @@ class Reference:
                 timeout_s=self._terms.load_timeout_s, stage="import of the reference",
             )
             self.input_bytes = loaded.whole("input_bytes")
+            #: most timed input sets that the problem's own generator should draw at once, None where it is not needed
+            self.most_draws = None if loaded.flag("all_plain") else max(
+                _LEAST_DRAWS, int(_DRAW_S / max(loaded.number("draw_s"), 1e-6)))
             self.slot_bytes = loaded.whole("slot_bytes")  #: of these, what a timed input set takes in a region
             self.loaded = dict(loaded.body)
             self.state_region = Region(loaded.whole("state_bytes"), "state")
