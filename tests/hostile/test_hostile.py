@@ -70,7 +70,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AttemptFile]
     os.environ["DICE_CANARY"] = "secret"
     try:
         files = run(folder, *((PROBLEMS[told(path, "Problem")], path.read_text()) for path in CANDIDATES),
-                    load_timeout_s=3.0, call_timeout_s=2.0,
+                    load_timeout_s=3.0, call_timeout_s=2.0, check_timeout_s=5.0,
                     memory_bytes=1 << 30)
     finally:
         del os.environ["DICE_CANARY"]
