@@ -301,12 +301,15 @@ class ArenaRun:
         })
 
     def _programs(self, item: WorkItem) -> tuple[str, ...]:
-        """Triton compiles while the candidate runs: it starts its own ptxas and a C compiler."""
+        """Triton compiles while the candidate runs: it starts its own ptxas and a C compiler.
+
+        It also asks ldconfig, which Debian and Ubuntu have as a shell script.
+        """
         if self._config.device == "cpu" or _language(item) != "triton":
             return ()
         spec = importlib.util.find_spec("triton")
         bundled = [str(Path(spec.origin).parent / "backends")] if spec is not None and spec.origin else []
-        names = ("cc", "gcc", "clang", "as", "ld", "ldconfig", "ptxas")
+        names = ("cc", "gcc", "clang", "as", "ld", "ldconfig", "ldconfig.real", "sh", "ptxas")
         found = (shutil.which(name, path=f"{self._config.base_path}:/sbin:/usr/sbin") for name in names)
         parts = ("/usr/lib/gcc", "/usr/libexec/gcc", "/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
         return (*bundled, *(path for path in found if path), *parts)

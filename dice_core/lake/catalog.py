@@ -267,7 +267,9 @@ def _ensure_tables(con: duckdb.DuckDBPyConnection) -> None:
     if "schema_version" in stored:
         version = int(_one(con.execute("SELECT max(version) FROM schema_version")))
         if version != SCHEMA_VERSION:
-            raise LakeError(f"this lake has schema version {version}, this DICE reads version {SCHEMA_VERSION}")
+            raise LakeError(
+                f"this lake has schema version {version}, this DICE reads version {SCHEMA_VERSION}: name another home "
+                "(DICE_HOME), or read this one with the version that made it")
     for name, columns in stored.items():
         if name in SCHEMAS and list(columns) != SCHEMAS[name].names:
             differ = sorted(set(columns) ^ set(SCHEMAS[name].names)) or list(columns)
