@@ -2,7 +2,7 @@
 
 Row: STR-09
 Defence: the judge's own clock around the copies
-Expected: TIMING_DISAGREE
+Expected: TIMING_DISAGREE CONTRACT_VIOLATION
 """
 
 import sys
