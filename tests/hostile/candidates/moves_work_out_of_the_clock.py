@@ -2,7 +2,8 @@
 
 Row: STR-09
 Defence: the judge's own clock around the copies
-Expected: TIMING_DISAGREE CONTRACT_VIOLATION
+Expected: TIMING_DISAGREE CONTRACT_VIOLATION CORRECT
+Gain: none
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Finishes its work from a trace function, when the harness begins to copy.
 
 Defence: the judge's own clock around the copies
-Expected: TIMING_DISAGREE INCORRECT_NUMERICAL CONTRACT_VIOLATION
+Expected: TIMING_DISAGREE INCORRECT_NUMERICAL CONTRACT_VIOLATION CORRECT
 Gain: none
 """
 
