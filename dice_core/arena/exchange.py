@@ -70,6 +70,9 @@ class Taken:
     outputs: list[Any]
 
 
+Pieces = Sequence[list[int]]
+
+
 class Exchange:
     """Takes samples of both sides.
 
@@ -94,13 +97,12 @@ class Exchange:
         self._tag = tag
         self._timeout_s = timeout_s
         self._device = device
-        self.most_sets = min(
-            _INPUT_BUDGET_BYTES // max(aligned(reference.slot_bytes), 256), reference.most_draws or _MOST_SETS)
         self._outputs: Region
         self._evidence: Region
         self.samples: list[TimingSample] = []
         self.generator = ""  #: how timed inputs were drawn
         self.in_slot = max(aligned(reference.slot_bytes), 256)
+        self.most_sets = min(_INPUT_BUDGET_BYTES // self.in_slot, reference.most_draws or _MOST_SETS)
         self.call_bytes = reference.input_bytes + int(facts.facts["output_bytes"]) + 1  #: on the device, of one call
         self._form = cut(facts.output, _PIECES * PIECE)  #: of what is compared of an output
         self.out_slot = max(aligned(total_bytes(self._form)), 256)
@@ -140,8 +142,10 @@ class Exchange:
         """Seed of torch's generators for a call, where the reference draws itself."""
         return self._reference.call_seed(self._tag, *labels) if self._facts.facts["stochastic"] else None
 
-    def take(self, side: str, calls: Sequence[Call], places: Sequence[Place], spin_us: float) -> list[Taken]:
-        """Take samples of one side, one after the other, and keep them.
+    def take(
+        self, side: str, calls: Sequence[Call], places: Sequence[Place], spin_us: float, pieces: Pieces = ()
+    ) -> list[Taken]:
+        """Take samples of one side, one after the other, and keep them. `pieces` are the same for both sides.
 
         Raises:
             ImpossibleTime: a time that no clock can have shown.
@@ -151,10 +155,12 @@ class Exchange:
         size = max(1, _KEPT_BYTES[self._device] // (len(calls[0].nodes) * self.call_bytes))
         taken = []
         for start in range(0, len(calls), size):
-            taken += self._request(side, calls[start : start + size], places[start : start + size], spin_us)
+            taken += self._request(side, calls[start : start + size], places[start : start + size], spin_us, pieces)
         return taken
 
-    def _request(self, side: str, calls: Sequence[Call], places: Sequence[Place], spin_us: float) -> list[Taken]:
+    def _request(
+        self, side: str, calls: Sequence[Call], places: Sequence[Place], spin_us: float, pieces: Pieces
+    ) -> list[Taken]:
         stage = str(places[0])
         picks = [[number, which] for number, call in enumerate(calls) for which in call.which]
         offsets = [offset for call in calls for offset in call.offsets]
@@ -163,7 +169,7 @@ class Exchange:
             "samples": [{"nodes": call.nodes, "seed": call.call_seed} for call in calls], "spin_us": spin_us}, stage)
         outputs: list[Any] = []
         if picks:
-            told = self._ask(side, "collect", {"places": picks, "offsets": offsets, "pieces": self._pieces()}, stage)
+            told = self._ask(side, "collect", {"places": picks, "offsets": offsets, "pieces": list(pieces)}, stage)
             outputs = told.items("outputs", len(picks))
         judge_us = (time.perf_counter_ns() - begin) / 1000.0
         if side == "candidate" and picks:
@@ -193,7 +199,7 @@ class Exchange:
             input_seed=call.input_seed, judge_us=judge_us, end_to_end=place.end_to_end,
             flags="exposed" if spin_us and reading.flag("exposed") else "")
 
-    def _pieces(self) -> list[list[int]]:
+    def pieces(self) -> Pieces:
         """Of each output tensor, where the pieces begin that are compared; none for one that is compared whole."""
         sizes = [math.prod(leaf["shape"]) for leaf in tensors(self._facts.output)]
         return [

@@ -187,9 +187,10 @@ class Measurement:
             if repetition in chosen:
                 self._exchange.choose(call, compared, chosen.index(repetition) * compared)
             planned.append(call)
+        pieces = self._exchange.pieces()
         taken = {
             side: self._exchange.take(
-                side, planned, [Place(block, order, repetition) for repetition in range(calls)], self._spin_us)
+                side, planned, [Place(block, order, repetition) for repetition in range(calls)], self._spin_us, pieces)
             for order, side in enumerate(SIDES if block % 2 == 0 else reversed(SIDES))
         }
         self._adapt_spin(taken)
@@ -236,8 +237,10 @@ class Measurement:
         nodes, seeds = self._exchange.draw(f"row {number}", calls)
         call = Call(nodes, seeds[0], self._exchange.call_seed("row", number))
         self._exchange.choose(call, compared, 0)
+        pieces = self._exchange.pieces()
         taken = {
-            side: [self._take(side, call, Place(number, order, 0, warmup=number < 0, end_to_end=True), 0.0)]
+            side: self._exchange.take(
+                side, [call], [Place(number, order, 0, warmup=number < 0, end_to_end=True)], 0.0, pieces)
             for order, side in enumerate(SIDES if number % 2 == 0 else reversed(SIDES))
         }
         self._compare([call], taken, f"row {number}")

@@ -108,6 +108,15 @@ def test_an_attempt_file_holds_everything(outcomes: dict[str, AttemptFile]) -> N
     assert one.problem_source == TANH
 
 
+def test_large_outputs_are_compared_in_the_same_pieces_on_both_sides(tmp_path: Path) -> None:
+    large = TANH.replace("512, 1024", "1200, 1024")
+    skips = candidate(
+        "y = torch.tanh(x)\nself.n = getattr(self, 'n', 0) + 1\nif self.n > 12:\n    y[300:] = 0\nreturn y")
+    honest, wrong = run(tmp_path, (large, candidate("return torch.tanh(x)")), (large, skips))
+    assert honest.attempt.verdict is Verdict.CORRECT, honest.attempt.evidence
+    assert wrong.attempt.verdict is Verdict.CONTRACT_VIOLATION, wrong.attempt.evidence
+
+
 @pytest.mark.parametrize("name", ["at import", "in init"])
 def test_extensions_are_built_and_counted_as_own_work(name: str, outcomes: dict[str, AttemptFile]) -> None:
     one = outcomes[name]
