@@ -122,7 +122,7 @@ class _Referee:
         return {
             "state_bytes": offset, "input_bytes": total_bytes(node), "draw_s": self._draw_s,
             "slot_bytes": 0 if self._recipes else total_bytes(node),
-            "all_plain": self._all_plain, "plain_inputs": sorted(set(self._base.plain.values())),
+            "all_plain": self._all_plain,
         }
 
     def attach(self, frame: Frame) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@
 # claimed_hardware. kernelbench.parquet: level, problem_id, name, code.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/sections.sh"
 name=2026-12-h200-claims
 
 outcomes="select claimed_compiled, claimed_correct, outcome, count(*) as kernels from rpt_claim group by all
@@ -37,12 +38,6 @@ all="select level, number, problem_name, model, claimed_correct, claimed_ms, out
   our_ms, speedup, speedup_low, speedup_high, is_discriminating from rpt_claim order by level, number, model"
 stages="select round(sum(build_s), 1) as build_s, round(sum(check_s), 1) as check_s, round(sum(time_s), 1) as time_s,
   round(max(elapsed_s), 1) as longest_s, count(*) as attempts from fct_attempt"
-environment="select property, identity_json->>property as value
-from (select identity_json, unnest(json_keys(identity_json)) as property from environment)
-order by property"
-
-ask() { dice --home "$home" query --markdown "$1"; }
-section() { printf '\n## %s\n\n```sql\n%s\n```\n\n' "$1" "$2"; ask "$2"; }
 
 case "${1:-}" in
   export)

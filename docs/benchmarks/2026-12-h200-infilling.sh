@@ -6,6 +6,7 @@
 #   2026-12-h200-infilling.sh report box/                             on the host: import and write the report
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/sections.sh"
 name=2026-12-h200-infilling
 
 speedups="select p.name as item, a.honesty, s.baseline_us, s.candidate_us, s.speedup, s.speedup_low,
@@ -25,12 +26,6 @@ join suite_problem p on p.suite = m.suite and p.number = m.number and p.problem_
 where a.verdict <> 'CORRECT' order by a.verdict, item"
 builds="select tier, status, count(*) as builds, median(cpu_seconds) as median_cpu_s, max(cpu_seconds) as max_cpu_s
 from build group by all order by tier desc"
-environment="select property, identity_json->>property as value
-from (select identity_json, unnest(json_keys(identity_json)) as property from environment)
-order by property"
-
-ask() { dice --home "$home" query --markdown "$1"; }
-section() { printf '\n## %s\n\n```sql\n%s\n```\n\n' "$1" "$2"; ask "$2"; }
 
 case "${1:-}" in
   export)

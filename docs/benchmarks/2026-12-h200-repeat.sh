@@ -6,6 +6,7 @@
 #   2026-12-h200-repeat.sh report box/                              on the host: import and write the report
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/sections.sh"
 name=2026-12-h200-repeat
 
 # A repeat's interval covers when the geometric mean of the other four lies in it, widened by that mean's own error.
@@ -39,12 +40,6 @@ select item, any_value(basis) as basis, median(baseline_us) as baseline_us, exp(
 from measured group by item order by range desc"
 verdicts="select p.name as item, list(distinct a.verdict) as verdicts, count(*) as repeats from attempt a
 join suite_problem p on p.problem_id = a.problem_id group by all order by item"
-environment="select property, identity_json->>property as value
-from (select identity_json, unnest(json_keys(identity_json)) as property from environment)
-order by property"
-
-ask() { dice --home "$home" query --markdown "$1"; }
-section() { printf '\n## %s\n\n```sql\n%s\n```\n\n' "$1" "$2"; ask "$2"; }
 
 case "${1:-}" in
   export)

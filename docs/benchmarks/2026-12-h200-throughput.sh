@@ -10,6 +10,7 @@
 # KernelBench/ is a checkout of ScalingIntelligence/KernelBench (main 423217d); it is copied into box/ and never committed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/sections.sh"
 name=2026-12-h200-throughput
 
 verdicts="select m.number, m.problem_name, m.verdict, m.honesty, m.kernelbench_correct, m.speedup, s.n_samples,
@@ -19,12 +20,6 @@ from fct_evaluation_member m join fct_attempt a using (attempt_id) join attempt 
 left join fct_speedup s using (attempt_id) order by m.number"
 builds="select tier, status, count(*) as builds, median(cpu_seconds) as median_cpu_s, sum(cpu_seconds) as total_cpu_s
 from build group by all order by tier desc"
-environment="select property, identity_json->>property as value
-from (select identity_json, unnest(json_keys(identity_json)) as property from environment)
-order by property"
-
-ask() { dice --home "$home" query --markdown "$1"; }
-section() { printf '\n## %s\n\n```sql\n%s\n```\n\n' "$1" "$2"; ask "$2"; }
 
 case "${1:-}" in
   export)
