@@ -127,7 +127,7 @@ def allowed_error(dtype: str, condition: float, own: float) -> float:
 
 
 def check_values(leaves: list[dict[str, Any]], *, factor: float = 1.0, floor_from: list[dict[str, Any]] | None = None,
-                 kind: str = "", steps: float = 0.0) -> Finding | None:
+                 kind: str = "", jumps: float = 0.0) -> Finding | None:
     """Errors of all outputs against the tolerance.
 
     Args:
@@ -136,9 +136,9 @@ def check_values(leaves: list[dict[str, Any]], *, factor: float = 1.0, floor_fro
         floor_from: measures whose `ref_l2`, `ref_peak` and `condition` to use instead (of a trial with a double
             reference); rows are then not looked at, since these belong to other values.
         kind: of the trial.
-        steps: for a reference whose answer jumps (round, floor, a cast), the largest condition of its trials. Two right
-            answers may then differ by a whole step in an element here and there, so single elements and rows say
-            nothing.
+        jumps: for a reference whose answer jumps (round, floor, a cast, top-k), the relative L2 error that this may
+            cost (`metrics.Yardstick.jumps`, the largest of its trials). Two right answers may then differ by a whole
+            step in an element here and there, so single elements and rows say nothing.
     """
     for number, leaf in enumerate(leaves):
         own = floor_from[number] if floor_from is not None else leaf
@@ -154,18 +154,20 @@ def check_values(leaves: list[dict[str, Any]], *, factor: float = 1.0, floor_fro
                 return _wrong(number, f"the reference is all zero, the output has norm {leaf['l2_absolute']:.3g}")
             continue
         share = _EXACT_SHARE if kind == "integers" and leaf.get("exact") else 1.0
-        reason = _too_far(leaf, own, factor * share, steps, rows=floor_from is None)
+        reason = _too_far(leaf, own, factor * share, jumps, rows=floor_from is None)
         if reason is not None:
             return _wrong(number, reason)
     return None
 
 
-def _too_far(leaf: dict[str, Any], own: dict[str, Any], factor: float, steps: float, *, rows: bool) -> str | None:
-    dtype, condition = leaf["dtype"], max(own.get("condition", 0.0), steps)
-    l2 = min(_MAX_L2, factor * allowed_error(dtype, condition, own.get("ref_l2", 0.0)))
+def _too_far(leaf: dict[str, Any], own: dict[str, Any], factor: float, jumps: float, *, rows: bool) -> str | None:
+    dtype, condition = leaf["dtype"], own.get("condition", 0.0)
+    # Where the answer jumps, a nudge that made it jump says nothing about how steep it is elsewhere.
+    allowed = allowed_error(dtype, 1.0 if jumps else condition, own.get("ref_l2", 0.0))
+    l2 = min(_MAX_L2, factor * max(allowed, jumps))
     if leaf["l2"] > l2:
         return f"relative L2 error {leaf['l2']:.3g} (allowed {l2:.3g})"
-    if steps:
+    if jumps:
         return None
     peak = factor * max(K * own.get("ref_peak", 0.0), PEAK_FACTOR * allowed_error(dtype, condition, 0.0))
     if leaf["peak"] > min(_MAX_PEAK, peak):

@@ -221,7 +221,7 @@ class Exchange:
             return None
         answer = self._reference.ask("compare_timed", {"nodes": nodes, "owns": owns}, stage="comparison")
         return check_values(answer.items("leaves"), factor=TIMED_FACTOR, floor_from=self._floors,
-                            steps=self._reference.steps)
+                            jumps=self._reference.jumps)
 
     def _ask(self, side: str, kind: str, body: dict[str, Any], stage: str) -> Frame:
         if side == "eager":

@@ -311,7 +311,7 @@ class _Case:
         record["kernelbench"] = all(leaf["kernelbench"] for leaf in leaves)
         if trial.trial.index == 0:
             self._floors = leaves
-        return check_values(leaves, kind=trial.trial.kind, steps=self._reference.steps)
+        return check_values(leaves, kind=trial.trial.kind, jumps=self._reference.jumps)
 
     def _check_held(self, outputs: Region, evidence: Region, slot: int) -> Finding | None:
         trial = self._previous

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from dice_core.arena.correctness import PEAK_FACTOR, K, allowed_error
-from dice_core.arena.weights import STEP
+from dice_core.arena.weights import STEP, WIDE_STEP
 
 #: KernelBench's tolerance (atol = rtol) by the reference's dtype.
 _KERNELBENCH = {torch.float32: 1e-4, torch.float64: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -26,6 +26,10 @@ _ROW = 32
 _SMALL_ROW = 1e-3
 #: An element that a nudge moves by this part of the RMS has jumped.
 _JUMP = 0.05
+#: Relative error that another order of summation may bring to what is rounded or compared.
+_ROUNDING = 2.0**-17
+#: An answer jumps when a wide nudge moves an element this many times further than its width explains.
+_BEYOND_SLOPE = 16.0
 
 
 @dataclass
@@ -40,16 +44,33 @@ class Yardstick:
     own_mismatch: float = 0.0  #: of integers: share that differs in double precision or after nudging
     nudged_peak: float = 0.0  #: largest change when inputs and parameters are nudged
 
-    @property
-    def steps(self) -> float:
-        """Condition of an answer that jumps (round, floor, a comparison, a cast), 0 for one that does not.
+    def jumps(self, step: float) -> float:
+        """Relative L2 error that right answers may have where the answer jumps (round, a cast, top-k), 0 where not.
 
-        A nudge of a millionth moves no element of a continuous answer by a twentieth of the RMS.
+        A nudge of a millionth moves no element of a continuous answer by a twentieth of the RMS. Allowed are two jumps,
+        each as large as what the nudge did to the row that it moved most, and what errors of `_ROUNDING` would do.
+
+        Args:
+            step: relative size of the nudge that this was made with.
         """
         norm = float(self.row_norm.norm()) if self.row_norm.numel() else 0.0
         if norm == 0.0 or self.nudged_peak * math.sqrt(max(1, self.count)) < _JUMP * norm:
             return 0.0
-        return float(self.row_nudged.norm()) / norm / STEP
+        one, together = float(self.row_nudged.max()) / norm, float(self.row_nudged.norm()) / norm
+        return 2.0 * math.sqrt(one**2 + together**2 * _ROUNDING / step)  # jumps grow in number, the norm with its root
+
+
+def hidden_jumps(near: Yardstick, far: Yardstick) -> float:
+    """`Yardstick.jumps` of an answer that a small nudge happened to move over no step.
+
+    Args:
+        near: the output under a nudge of `STEP`.
+        far: under one of `WIDE_STEP` in the same direction. A continuous answer moves in proportion, or a little more
+            where its slope grows.
+    """
+    if far.nudged_peak <= _BEYOND_SLOPE * WIDE_STEP / STEP * near.nudged_peak:
+        return 0.0
+    return far.jumps(WIDE_STEP)
 
 
 def kernelbench_tolerance(dtype: torch.dtype) -> float:

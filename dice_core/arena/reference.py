@@ -96,7 +96,7 @@ class Reference:
         self.secret = secrets.token_hex(16)
         self.skipped: dict[int, str] = {}
         self.traits: list[dict[str, Any]] = []
-        self.steps = 0.0  #: condition of an answer that jumps, 0 for one that does not
+        self.jumps = 0.0  #: relative L2 error that an answer which jumps may cost, 0 for one that does not
         self._counted: list[TrialFacts] | None = None
         self._start()
 
@@ -177,7 +177,7 @@ class Reference:
                     if trial.index == 0 and int(facts["input_bytes"]) + int(facts["output_bytes"]) >= LARGE_BYTES:
                         left = list(LARGE_TRIALS[1:])
             self._counted = counted
-            self.steps = max((float(one.facts["steps"]) for one in counted), default=0.0)
+            self.jumps = max((float(one.facts["jumps"]) for one in counted), default=0.0)
         return self._counted
 
     def make_trial(self, trial: Trial) -> Mapping[str, Any] | None:

@@ -26,6 +26,7 @@ _DOUBLE_LIMIT_BYTES = {"cpu": 256 << 20, "cuda": 6 << 30}
 _DOUBLE_MAX_DIFFERENCE = 0.05
 _OWN_GENERATOR = ("kernelbench", "fresh", "weights")
 _BELOW_ONE = 1.0 - 2.0**-24
+_FP32_BYTES = 4
 _TIED = ("sparse", "integers", "composite")
 
 
@@ -104,8 +105,10 @@ class TrialMaker:
                 self._stochastic = self._varies(drawn, expected, call_seed)
             facts["stochastic"] = self._stochastic and index == 0
             exact, yards = self._exactness(drawn, expected, call_seed, facts, kind, alter_seed)
-        facts |= {"double": exact is not None, "double_note": self._double_broken,
-                  "steps": max((yard.steps for yard in yards), default=0.0)}
+        jumps = max((yard.jumps(weights.STEP) for yard in yards), default=0.0)
+        if index == 0 and not jumps and not self._stochastic:
+            jumps = self._hidden_jumps(drawn, values.leaves(expected), exact, yards, call_seed, alter_seed)
+        facts |= {"double": exact is not None, "double_note": self._double_broken, "jumps": jumps}
         return Trial(drawn, expected, exact, yards, facts)
 
     def place(self, drawn: Drawn) -> list[Any]:
@@ -176,6 +179,19 @@ class TrialMaker:
             self._double = None
         return exact, yards
 
+    def _hidden_jumps(self, drawn: Drawn, outputs: list[torch.Tensor], exact: Any, yards: list[Yardstick],
+                      call_seed: int, seed: int) -> float:
+        """Of the trial with the problem's own inputs: what `metrics.hidden_jumps` says of its outputs."""
+        if any(leaf.element_size() < _FP32_BYTES for leaf in outputs if leaf.is_floating_point()):
+            return 0.0  # in half precision the smaller nudge vanishes, and everything seems to jump
+        model = self._double if exact is not None else self._model
+        far = self._nudged(drawn, outputs, model, call_seed, seed, "kernelbench", weights.WIDE_STEP)
+        leaves = values.leaves(exact) if exact is not None else [None] * len(outputs)
+        return max((
+            metrics.hidden_jumps(yard, metrics.yardstick(one, two, three))
+            for yard, one, two, three in zip(yards, outputs, leaves, far, strict=True)
+            if three is not None and yard.row_nudged.numel() and one.is_floating_point()), default=0.0)
+
     def _exact(self, drawn: Drawn, expected: Any, kind: str) -> Any:
         try:
             if self._double is None or kind == "weights":
@@ -197,7 +213,8 @@ class TrialMaker:
             drawn.values, lambda _, leaf: leaf.double() if leaf.is_floating_point() else leaf.clone()))
 
     def _nudged(
-        self, drawn: Drawn, outputs: list[torch.Tensor], model: Any, call_seed: int, seed: int, kind: str
+        self, drawn: Drawn, outputs: list[torch.Tensor], model: Any, call_seed: int, seed: int, kind: str,
+        step: float = weights.STEP,
     ) -> list[Any]:
         """The answer to inputs and parameters that are a little off; None for each output when it cannot be had."""
         generator, is_own = torch.Generator(self._device).manual_seed(seed), kind in _OWN_GENERATOR
@@ -207,12 +224,12 @@ class TrialMaker:
             # What a problem computes its inputs with has a meaning (an index, say), and torch.rand stays below 1.
             if index not in drawn.plain:
                 return leaf
-            moved = weights.nudged(leaf, generator)
+            moved = weights.nudged(leaf, generator, step)
             return moved.clamp_(max=_BELOW_ONE) if is_own and drawn.plain[index] == "rand" else moved
 
         arguments = list(values.map_leaves(arguments, nudge))
         try:
-            with weights.nudged_parameters(model, generator):
+            with weights.nudged_parameters(model, generator, step):
                 found = values.leaves(self.run(model, arguments, call_seed))
                 return [leaf.detach().clone() for leaf in found]
         except Exception:  # no measure of the condition then

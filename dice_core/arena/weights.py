@@ -14,6 +14,8 @@ import torch
 
 #: Relative size of the perturbation that shows how sensitive a result is; far above fp32 rounding, far below a change.
 STEP = 2.0**-20
+#: A wide one, which shows where an answer jumps: elements near a tie (of a top-k, say) change sides.
+WIDE_STEP = 2.0**-7
 
 
 def randomised(model: Any, seed: int, *, constants: bool = True) -> dict[str, torch.Tensor]:
@@ -72,14 +74,14 @@ def replaced(model: Any, changes: dict[str, torch.Tensor]) -> Iterator[None]:
             own[name].copy_(value)
 
 
-def nudged(value: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """`value` with each element changed by a random relative amount of the order of `STEP`."""
+def nudged(value: torch.Tensor, generator: torch.Generator, step: float = STEP) -> torch.Tensor:
+    """`value` with each element changed by a random relative amount of the order of `step`."""
     change = torch.randn(value.shape, generator=generator, device=value.device, dtype=value.dtype)
-    return change.mul_(STEP).add_(1.0).mul_(value)
+    return change.mul_(step).add_(1.0).mul_(value)
 
 
 @contextmanager
-def nudged_parameters(model: Any, generator: torch.Generator) -> Iterator[None]:
+def nudged_parameters(model: Any, generator: torch.Generator, step: float = STEP) -> Iterator[None]:
     """The model with all floating parameters nudged, and as it was afterwards."""
     if not isinstance(model, torch.nn.Module):
         yield
@@ -87,7 +89,7 @@ def nudged_parameters(model: Any, generator: torch.Generator) -> Iterator[None]:
     kept = [(value, value.detach().clone()) for value in model.parameters() if value.is_floating_point()]
     try:
         for value, before in kept:
-            value.data.copy_(nudged(before, generator))
+            value.data.copy_(nudged(before, generator, step))
         yield
     finally:
         for value, before in kept:

@@ -85,7 +85,6 @@ def test_kills_lose_and_double_nothing(folder: Path, survivor: dict[str, object]
     found = counts(folder)
     augmented = 36
     kept = found["cuke"]
-    assert augmented - 2 <= kept <= augmented + 2  # on a busy machine an interval may end below 2.0
     assert found == {
         "records": 4 + augmented, "decisions": found["decisions"], "quarantine": 1, "cuke": kept, "versions": 1,
         "attempts": 2 + augmented, "attempt ids": 2 + augmented, "sampled attempts": found["sampled attempts"],
@@ -97,6 +96,12 @@ def test_kills_lose_and_double_nothing(folder: Path, survivor: dict[str, object]
                    for row in lake.query("select * from counter where scope like 'cur_%'").to_pylist()}
     assert (balance["ingest", "in"], balance["contract", "out:speedup_range"]) == (5, 1)
     assert (balance["dedup", "out:exact"], balance["honesty", "out:no_custom_kernel"]) == (1, 1)
+    # How many intervals stay above 2.0 depends on what else the machine does; that each row is accounted for does not.
+    claimed, measured = balance["speedup", "kept"], balance["augment", "kept"]
+    assert kept == claimed + measured and claimed == 2
+    lost = {name[4:]: count for (step, name), count in balance.items() if step == "augment" and name.startswith("out:")}
+    assert measured + sum(lost.values()) == augmented and measured > 0
+    assert set(lost) <= {"below_threshold", "timing_disagree"}, "no kernel of the library is wrong"
     assert not list((folder / "home" / "attempts" / "new").glob("*"))
     assert (folder / "home" / "report" / "report.html").stat().st_size > 10_000
 
