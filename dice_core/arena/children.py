@@ -11,7 +11,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,14 @@ class ChildTimeout(ArenaError):
         self.stage = stage
 
 
+@dataclass(frozen=True)
+class _Asked:
+    kind: str
+    stage: str
+    deadline: float  #: on the monotonic clock
+    timeout_s: float
+
+
 class Child:
     """One forked child. Every exchange is one request and one answer with the same number.
 
@@ -79,6 +88,7 @@ class Child:
         self.level = level
         self._pidfd = os.pidfd_open(pid)
         self._number = 0
+        self._asked: _Asked
         self._status: str | None = None
 
     def ask(
@@ -93,21 +103,30 @@ class Child:
             ChildTimeout: it did not answer; it has been killed.
             ProtocolError: it answered with something else; it has been killed.
         """
-        stage = stage or kind
+        self.begin(kind, body, timeout_s=timeout_s, fds=fds, stage=stage)
+        return self.finish()
+
+    def begin(
+        self, kind: str, body: Mapping[str, Any] | None = None, *, timeout_s: float, fds: Sequence[int] = (),
+        stage: str = "",
+    ) -> None:
+        """The first half of `ask`: send the request and let the child work on it.
+
+        Raises:
+            ChildDied, ChildTimeout, ProtocolError: as `ask`.
+        """
+        self._asked = _Asked(kind, stage or kind, time.monotonic() + timeout_s, timeout_s)
         self._number += 1
-        deadline = time.monotonic() + timeout_s  # one for both: a child that does not read must not get it twice
         self._signal(signal.SIGCONT)
-        try:
+        with self._ended_when_lost():
             self._channel.send(kind, {**(body or {}), "number": self._number}, fds, timeout_s=timeout_s)
-            answer = self._channel.receive(max(0.0, deadline - time.monotonic()), alive_fd=self._pidfd)
-        except ChannelClosed:
-            raise ChildDied(self.end(), stage) from None
-        except DeadlineExceeded:
-            self.end()
-            raise ChildTimeout(stage, timeout_s) from None
-        except ProtocolError:
-            self.end()
-            raise
+
+    def finish(self) -> Frame:
+        """The second half of `ask`: wait for the answer. Raises what `ask` does."""
+        asked = self._asked
+        with self._ended_when_lost():
+            # One deadline for both halves: a child that does not read must not get it twice.
+            answer = self._channel.receive(max(0.0, asked.deadline - time.monotonic()), alive_fd=self._pidfd)
         self._signal(signal.SIGSTOP)
         try:
             number = answer.body.get("number")
@@ -116,11 +135,24 @@ class Child:
             if answer.kind == "failed":
                 raise ChildFailed(answer.text("category", 40), answer.text("text"), answer.body)
             if answer.kind != "done":
-                raise ProtocolError(f"answer of kind {answer.kind!r} to {kind!r}")
+                raise ProtocolError(f"answer of kind {answer.kind!r} to {asked.kind!r}")
         except ProtocolError:
             self.end()
             raise
         return answer
+
+    @contextlib.contextmanager
+    def _ended_when_lost(self) -> Iterator[None]:
+        try:
+            yield
+        except ChannelClosed:
+            raise ChildDied(self.end(), self._asked.stage) from None
+        except DeadlineExceeded:
+            self.end()
+            raise ChildTimeout(self._asked.stage, self._asked.timeout_s) from None
+        except ProtocolError:
+            self.end()
+            raise
 
     def end(self) -> str:
         """Kill the child and all that it started, remove its folder; returns how it ended. Safe to repeat."""

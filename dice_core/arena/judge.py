@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dice_core.arena import honesty, timing
+from dice_core.arena.ahead import Ahead
 from dice_core.arena.build import BuildResult
 from dice_core.arena.capture import BuildRequest
-from dice_core.arena.children import Child, ChildDied, ChildFailed, ChildTimeout, Zygote
+from dice_core.arena.children import Child, ChildDied, ChildFailed, ChildTimeout
 from dice_core.arena.correctness import Finding, check_contract, check_output, check_values
 from dice_core.arena.frames import Frame
 from dice_core.arena.measure import Measured, Measurement
-from dice_core.arena.reference import Reference, ReferenceFailed, TrialFacts, attach
+from dice_core.arena.outcome import Outcome, verdict_of
+from dice_core.arena.reference import Reference, TrialFacts, attach
 from dice_core.arena.regions import Region
 from dice_core.arena.sandbox import Limits
 from dice_core.arena.static_flags import static_flags
 from dice_core.arena.trees import aligned, tensors
 from dice_core.errors import ProtocolError
-from dice_core.records import Honesty, TimingSample, Verdict
+from dice_core.records import Verdict
 
 #: Two different patterns for free memory: NaN in every floating format, and a large negative or positive number.
 POISONS = (0xFF, 0x7B)
@@ -40,20 +42,6 @@ class Timeouts:
     call_s: float
 
 
-@dataclass
-class Outcome:
-    """What the judge decided, and on what."""
-
-    verdict: Verdict
-    honesty: Honesty = Honesty.UNKNOWN
-    stages: dict[str, float] = field(default_factory=dict)
-    evidence: dict[str, Any] = field(default_factory=dict)
-    samples: list[TimingSample] = field(default_factory=list)
-    basis: str | None = None
-    speedup: timing.Speedup | None = None
-    kernelbench_correct: bool | None = None
-
-
 class _Decided(Exception):
     def __init__(self, verdict: Verdict, **evidence: Any) -> None:
         super().__init__(verdict.value)
@@ -65,7 +53,7 @@ class Judge:
     """Judges candidates of one evaluation.
 
     Args:
-        zygote: where workers come from.
+        nursery: where workers come from.
         limits: of a worker; artefacts are added to what it may read.
         device, threads: told to the worker.
         timeouts: by kind of request.
@@ -74,10 +62,10 @@ class Judge:
     """
 
     def __init__(
-        self, zygote: Zygote, limits: Limits, device: str, threads: int, timeouts: Timeouts,
+        self, nursery: Ahead, limits: Limits, device: str, threads: int, timeouts: Timeouts,
         build: Callable[[list[BuildRequest]], dict[str, BuildResult]], *, kernel_evidence: bool,
     ) -> None:
-        self._zygote = zygote
+        self._nursery = nursery
         self._limits = limits
         self._device = device
         self._threads = threads
@@ -138,7 +126,8 @@ class _Case:
             outcome.evidence |= {"stage": self._stage, "error": text[-_TEXT:]}
         finally:
             if self._worker is not None:
-                self._worker.end()
+                with self._timed("end"):
+                    self._worker.end()
                 written = self._worker.output()
                 if written and outcome.verdict is not Verdict.CORRECT:
                     outcome.evidence["output"] = written
@@ -158,9 +147,7 @@ class _Case:
         """A fresh worker with the candidate loaded; builds what it asks for on the way."""
         for _ in range(MAX_BUILD_ROUNDS + 1):
             artefacts = {key: result for key, result in self._results.items() if result.status == "ok"}
-            files = tuple(result.artefact for result in artefacts.values())
-            limits = replace(self._judge._limits, readable=(*self._judge._limits.readable, *files))
-            self._worker = self._judge._zygote.spawn("worker", limits)
+            self._worker = self._judge._nursery.spawn("worker", worker_limits(self._judge._limits, self._results))
             self._outcome.evidence["isolation"] = self._worker.level
             try:
                 attach(self._worker, [("state", self._reference.state_region, False)], self._judge._timeouts.load_s)
@@ -351,6 +338,8 @@ class _Case:
 
     def _measure(self, trial: TrialFacts) -> Measured:
         assert self._worker is not None
+        with self._timed("check"):
+            self._judge._nursery.settle()  # nothing but the two sides may run from here on
         with self._timed("time"):
             self._stage = "timing"
             return Measurement(
@@ -385,17 +374,7 @@ class _Case:
             self._outcome.stages[stage] = self._outcome.stages.get(stage, 0.0) + time.monotonic() - begin
 
 
-def verdict_of(error: Exception) -> tuple[Verdict, str]:
-    """Verdict and text for the way in which a worker ended."""
-    if isinstance(error, ChildFailed):
-        verdicts = {"load": Verdict.LOAD_ERROR, "oom": Verdict.OUT_OF_MEMORY, "unsupported": Verdict.CONTRACT_VIOLATION,
-                    "device": Verdict.INFRA_ERROR}
-        return verdicts.get(error.category, Verdict.RUNTIME_ERROR), error.text
-    if isinstance(error, ChildTimeout):
-        return Verdict.TIMEOUT, str(error)
-    if isinstance(error, ChildDied):
-        return (Verdict.TIMEOUT if "SIGXCPU" in error.status else Verdict.RUNTIME_ERROR), str(error)
-    return Verdict.CONTRACT_VIOLATION, f"protocol: {error}"
-
-
-__all__ = ["Judge", "Outcome", "ReferenceFailed", "Timeouts", "verdict_of"]
+def worker_limits(limits: Limits, results: Mapping[str, BuildResult]) -> Limits:
+    """Limits of a worker that may also read what was built for its candidate."""
+    files = tuple(result.artefact for result in results.values() if result.status == "ok")
+    return replace(limits, readable=(*limits.readable, *files))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dice_core.arena.children import Child, ChildDied, ChildFailed, ChildTimeout, Zygote
+from dice_core.arena.ahead import Ahead
+from dice_core.arena.children import Child, ChildDied, ChildFailed, ChildTimeout
 from dice_core.arena.correctness import LARGE_BYTES, LARGE_TRIALS, TRIALS, Trial
 from dice_core.arena.frames import Frame
 from dice_core.arena.regions import Region
@@ -78,7 +79,7 @@ class Reference:
     """A running referee for one problem.
 
     Args:
-        zygote: where to fork from.
+        nursery: where the referee comes from.
         limits: of the referee.
         source: the problem's source.
         terms: what children are told.
@@ -88,8 +89,8 @@ class Reference:
         UnfitError: the device does not start in a child.
     """
 
-    def __init__(self, zygote: Zygote, limits: Limits, source: str, terms: Terms) -> None:
-        self._zygote = zygote
+    def __init__(self, nursery: Ahead, limits: Limits, source: str, terms: Terms) -> None:
+        self._nursery = nursery
         self._limits = limits
         self._source = source
         self._terms = terms
@@ -101,7 +102,7 @@ class Reference:
         self._start()
 
     def _start(self) -> None:
-        self.child = self._zygote.spawn("referee", self._limits)
+        self.child = self._nursery.spawn("referee", self._limits)
         try:
             loaded = self.child.ask(
                 "load",
@@ -213,3 +214,48 @@ class Reference:
         """End the referee."""
         self.child.end()
         self.state_region.close()
+
+
+class Problem:
+    """One problem's referee, started when first needed; one that breaks twice is the task's fault.
+
+    Args:
+        problem_id: of the problem.
+        start: starts a referee for it.
+    """
+
+    def __init__(self, problem_id: str, start: Callable[[], Reference]) -> None:
+        self.problem_id = problem_id
+        self._start = start
+        self._reference: Reference | None = None
+        self._failures: list[str] = []
+        self.secret = secrets.token_hex(16)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its referee is there already."""
+        return self._reference is not None
+
+    def reference(self) -> Reference | str:
+        """The running referee, with its trials made; or why the task cannot be judged."""
+        while self._reference is None:
+            if len(self._failures) >= 2:
+                return self._failures[-1]
+            try:
+                self._reference = self._start()
+                self.secret = self._reference.secret
+                self._reference.trials()
+            except ReferenceFailed as error:
+                self.failed(str(error))
+        return self._reference
+
+    def failed(self, text: str) -> None:
+        """Note a failure and give the referee up."""
+        self._failures.append(text)
+        self.close()
+
+    def close(self) -> None:
+        """End the referee."""
+        if self._reference is not None:
+            self._reference.close()
+            self._reference = None

@@ -10,15 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dice_core.arena import sandbox
+from dice_core.arena.ahead import Ahead
 from dice_core.arena.build import BuildFarm, BuildResult
 from dice_core.arena.capture import BuildRequest
 from dice_core.arena.children import ChildDied, ChildFailed, ChildTimeout, Zygote
-from dice_core.arena.judge import Judge, Outcome, Timeouts, verdict_of
-from dice_core.arena.reference import Reference, ReferenceFailed, Terms
+from dice_core.arena.judge import Judge, Timeouts, worker_limits
+from dice_core.arena.outcome import Outcome, verdict_of
+from dice_core.arena.reference import Problem, Reference, ReferenceFailed, Terms
 from dice_core.arena.static_flags import static_flags
 from dice_core.arena.timing import median_us, plan_named
 from dice_core.arena.trees import commitment
@@ -59,6 +62,7 @@ class Case:
     results: dict[str, BuildResult] = field(default_factory=dict)
     decided: Outcome | None = None  #: while it was captured
     capture_s: float = 0.0
+    uid: int = sandbox.WORKER_UID  #: of its worker
 
 
 class ArenaRun:
@@ -77,12 +81,14 @@ class ArenaRun:
             raise UnfitError(
                 f"this machine isolates candidates at level {self._level}, {config.required_isolation} is required")
         self._zygote = self._new_zygote()
+        self._nursery = Ahead(self._zygote, config.device, config.load_timeout_s)
         self._farm: BuildFarm | None = None
         self._suspect = False  # something died on the device
         self._broken = ""  # why the device no longer works
 
     def close(self) -> None:
         """End all processes."""
+        self._nursery.close()
         self._zygote.close()
 
     # ---- capture and build ---------------------------------------------------------------------------------------
@@ -158,22 +164,30 @@ class ArenaRun:
         Raises:
             UnfitError: the device stopped working. The attempt that met that is yielded before, as INFRA_ERROR.
         """
-        groups: dict[str, list[Case]] = {}
+        places: dict[str, int] = {}
         for case in cases:
-            groups.setdefault(case.item.problem_id, []).append(case)
-        for group in groups.values():
-            problem = _Problem(self, group[0].item.problem_source)
-            try:
-                for case in group:
-                    yield self._attempt(case, problem)
-                    if self._broken:
-                        raise UnfitError(f"{self._config.device} no longer works, so nothing more is measured on it: "
-                                         f"{self._broken}")
-            finally:
+            places.setdefault(case.item.problem_id, len(places))
+        ordered = sorted(cases, key=lambda case: places[case.item.problem_id])  # stable: in order within a problem
+        for number, case in enumerate(ordered):
+            case.uid = (sandbox.WORKER_UID, sandbox.OTHER_WORKER_UID)[number % 2]
+        problem: Problem | None = None
+        try:
+            for case, coming in zip(ordered, [*ordered[1:], None], strict=True):
+                if problem is None or problem.problem_id != case.item.problem_id:
+                    if problem is not None:
+                        problem.close()
+                    problem = Problem(case.item.problem_id, partial(self.reference, case.item.problem_source))
+                yield self._attempt(case, problem, coming)
+                if self._broken:
+                    raise UnfitError(
+                        f"{self._config.device} no longer works, so nothing more is measured on it: {self._broken}")
+        finally:
+            if problem is not None:
                 problem.close()
 
-    def _attempt(self, case: Case, problem: _Problem) -> AttemptFile:
+    def _attempt(self, case: Case, problem: Problem, coming: Case | None) -> AttemptFile:
         started_at = utc_now()
+        self._expect(problem, case, coming)
         outcome = case.decided or self._judged(case, problem)
         ended_at = utc_now()
         item, speedup = case.item, outcome.speedup
@@ -205,7 +219,7 @@ class ArenaRun:
             tuple(_build_record(one, item.kernel_id) for one in case.results.values()), tuple(outcome.samples),
             dict(item.labels))
 
-    def _judged(self, case: Case, problem: _Problem) -> Outcome:
+    def _judged(self, case: Case, problem: Problem) -> Outcome:
         failure = ""
         disagreed = False
         for _ in range(_RETRIES + 1):
@@ -221,8 +235,7 @@ class ArenaRun:
                         break
                     return Outcome(Verdict.TASK_ERROR, evidence={"stage": "reference", "error": reference})
                 judge = Judge(
-                    self._zygote, self._limits(sandbox.WORKER_UID, self._programs(case.item)), self._config.device,
-                    self._config.cpu_threads,
+                    self._nursery, self._worker_limits(case), self._config.device, self._config.cpu_threads,
                     Timeouts(self._config.load_timeout_s, self._config.check_timeout_s, self._config.call_timeout_s),
                     self._build, kernel_evidence=self._config.kernel_evidence)
                 outcome = judge.judge(
@@ -249,6 +262,20 @@ class ArenaRun:
         evidence = {"stage": "device", "error": self._broken} if self._broken else {
             "stage": "arena", "error": failure[-6000:]}
         return Outcome(Verdict.INFRA_ERROR, evidence=evidence)
+
+    def _expect(self, problem: Problem, case: Case, coming: Case | None) -> None:
+        """Have the next candidate's children started while this one is loaded and checked, this one's where missing."""
+        children: list[tuple[str, sandbox.Limits]] = []
+        for one in (case, coming):
+            if one is None or one.decided is not None:
+                continue
+            if not problem.is_running if one is case else one.item.problem_id != problem.problem_id:
+                children.append(("referee", self._limits(sandbox.REFEREE_UID)))
+            children.append(("worker", worker_limits(self._worker_limits(one), one.results)))
+        self._nursery.expect(children)
+
+    def _worker_limits(self, case: Case) -> sandbox.Limits:
+        return self._limits(case.uid, self._programs(case.item))
 
     def _build_again(self, case: Case) -> None:
         """Ask the farm once more for what it could not build through our own fault."""
@@ -283,12 +310,14 @@ class ArenaRun:
         """A new referee for a problem."""
         terms = Terms(self._config.device, self._config.cpu_threads, self._config.load_timeout_s,
                       self._config.check_timeout_s)
-        return Reference(self._zygote, self._limits(sandbox.REFEREE_UID), source, terms)
+        return Reference(self._nursery, self._limits(sandbox.REFEREE_UID), source, terms)
 
     def _renew(self) -> None:
         if not self._zygote.alive:
+            self._nursery.close()
             self._zygote.close()
             self._zygote = self._new_zygote()
+            self._nursery = Ahead(self._zygote, self._config.device, self._config.load_timeout_s)
 
     def _new_zygote(self) -> Zygote:
         threads = str(self._config.cpu_threads)
@@ -322,41 +351,6 @@ class ArenaRun:
             level=self._level, memory_bytes=self._config.memory_bytes if on_cpu else None, cpu_s=3600,
             file_bytes=_FILE_BYTES, open_files=256 if on_cpu else 4096, processes=processes, uid=uid, cpus=tuple(cpus),
             pid_namespace=on_cpu, unix_sockets=not on_cpu, programs=programs)
-
-
-class _Problem:
-    """One problem's referee, started when first needed; one that breaks twice is the task's fault."""
-
-    def __init__(self, run: ArenaRun, source: str) -> None:
-        self._run = run
-        self._source = source
-        self._reference: Reference | None = None
-        self._failures: list[str] = []
-        self.secret = os.urandom(16).hex()
-
-    def reference(self) -> Reference | str:
-        """The running referee, with its trials made; or why the task cannot be judged."""
-        while self._reference is None:
-            if len(self._failures) >= 2:
-                return self._failures[-1]
-            try:
-                self._reference = self._run.reference(self._source)
-                self.secret = self._reference.secret
-                self._reference.trials()
-            except ReferenceFailed as error:
-                self.failed(str(error))
-        return self._reference
-
-    def failed(self, text: str) -> None:
-        """Note a failure and give the referee up."""
-        self._failures.append(text)
-        self.close()
-
-    def close(self) -> None:
-        """End the referee."""
-        if self._reference is not None:
-            self._reference.close()
-            self._reference = None
 
 
 def _build_record(result: BuildResult, kernel_id: str) -> Build:

@@ -30,6 +30,8 @@ from dice_core.errors import UsageError
 
 LEVELS = ("rlimits", "netns", "landlock", "seccomp")
 WORKER_UID = 65534
+#: Of every second candidate: the next one's worker waits already, and must not belong to the same user.
+OTHER_WORKER_UID = 65532
 REFEREE_UID = 65533
 
 _CLONE_NEWUSER, _CLONE_NEWNET, CLONE_NEWPID = 0x10000000, 0x40000000, 0x20000000

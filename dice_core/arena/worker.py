@@ -44,6 +44,7 @@ def main(channel: Channel, folder: Path) -> None:
         channel,
         {
             "capture": worker.capture,
+            "device": worker.device,
             "attach": worker.attach,
             "load": worker.load,
             "twin": worker.twin,
@@ -114,6 +115,11 @@ class _Worker:
         except BaseException as caught:
             error = describe(caught)["text"]
         return {"requests": [request.to_json() for request in requests.values()], "error": error}
+
+    def device(self, frame: Frame) -> Mapping[str, Any]:
+        """Bring the device up, ahead of the candidate."""
+        start_device(frame.text("device"))
+        return {}
 
     def attach(self, frame: Frame) -> Mapping[str, Any]:
         """Map regions; a new side starts with the new ones."""
