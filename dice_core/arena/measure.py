@@ -16,6 +16,7 @@ from dice_core.arena.children import Child
 from dice_core.arena.correctness import Finding
 from dice_core.arena.exchange import SIDES, Call, Exchange, Place, Taken
 from dice_core.arena.reference import Reference, TrialFacts
+from dice_core.arena.telemetry import Telemetry
 from dice_core.arena.trees import Node
 from dice_core.records import TimingSample, Verdict
 
@@ -74,6 +75,9 @@ class Measurement:
         self._device = device
         self._is_cuda = device == "cuda"
         self._notes: dict[str, Any] = {}
+        self._moved_bytes = int(facts.facts["input_bytes"]), int(facts.facts["output_bytes"])
+        self._device_facts = reference.device_facts
+        self._telemetry = Telemetry(str(reference.device_facts.get("uuid", "")))
         self._spin_us = 0.0
         self._exposures = 0
         self._exposed = False  #: a side waits for the device in its calls: no spin can hide launching
@@ -92,7 +96,7 @@ class Measurement:
             measured.finding = Finding(Verdict.TIMING_DISAGREE, str(wrong))
         except _Stopped as stopped:
             measured.finding = stopped.finding
-        self._notes["input_generator"] = self._exchange.generator
+        self._notes |= {"input_generator": self._exchange.generator, "telemetry": self._telemetry.summary()}
         return measured
 
     def _run(self) -> tuple[str, timing.Speedup]:
@@ -110,6 +114,10 @@ class Measurement:
         if not proof.borne_out or self._exposed:
             basis = timing.END_TO_END if proof.row_borne_out else timing.JUDGE
             speedup = timing.measured(self._exchange.samples, basis)
+        if self._device_facts and batch == 1:  # a batch may find its inputs in the cache
+            floor_us = timing.floor_us(*self._moved_bytes, self._device_facts)
+            claimed_us = timing.median_us(self._exchange.samples, "candidate", basis)
+            self._notes["floor"] = {"us": floor_us, "below": claimed_us < timing.FLOOR_SHARE * floor_us}
         return basis, speedup
 
     def _sets(self, wanted: int) -> int:
@@ -188,11 +196,13 @@ class Measurement:
                 self._exchange.choose(call, compared, chosen.index(repetition) * compared)
             planned.append(call)
         pieces = self._exchange.pieces()
-        taken = {
-            side: self._exchange.take(
+        taken: dict[str, list[Taken]] = {}
+        readings = [self._telemetry.read()]
+        for order, side in enumerate(SIDES if block % 2 == 0 else reversed(SIDES)):
+            taken[side] = self._exchange.take(
                 side, planned, [Place(block, order, repetition) for repetition in range(calls)], self._spin_us, pieces)
-            for order, side in enumerate(SIDES if block % 2 == 0 else reversed(SIDES))
-        }
+            readings.append(self._telemetry.read())
+        self._telemetry.note(readings)
         self._adapt_spin(taken)
         self._compare(planned, taken, f"block {block}")
 

@@ -122,7 +122,7 @@ class _Referee:
         return {
             "state_bytes": offset, "input_bytes": total_bytes(node), "draw_s": self._draw_s,
             "slot_bytes": 0 if self._recipes else total_bytes(node),
-            "all_plain": self._all_plain,
+            "all_plain": self._all_plain, "device": _device_facts(self._device),
         }
 
     def attach(self, frame: Frame) -> Mapping[str, Any]:
@@ -237,3 +237,15 @@ class _Referee:
         if self._side is None:
             raise Failure("exception", "no regions are attached")
         return self._side
+
+
+def _device_facts(device: torch.device) -> dict[str, Any]:
+    """Which device it is, what it can move in a microsecond at its peak and what its cache holds; empty on the CPU."""
+    if device.type != "cuda":
+        return {}
+    found = torch.cuda.get_device_properties(device)
+    kilohertz, bits = getattr(found, "memory_clock_rate", 0), getattr(found, "memory_bus_width", 0)
+    return {
+        "uuid": str(getattr(found, "uuid", "")), "l2_bytes": int(found.L2_cache_size),
+        "peak_bytes_per_us": 2 * kilohertz / 1000 * bits / 8,  # twice: both edges of the clock; 0 when not known
+    }

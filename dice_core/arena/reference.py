@@ -117,6 +117,7 @@ class Reference:
             self.most_draws = None if loaded.flag("all_plain") else max(
                 _LEAST_DRAWS, int(_DRAW_S / max(loaded.number("draw_s"), 1e-6)))
             self.slot_bytes = loaded.whole("slot_bytes")  #: of these, what a timed input set takes in a region
+            self.device_facts = loaded.mapping("device")  #: `uuid`, `l2_bytes` and `peak_bytes_per_us`, on CUDA
             self.state_region = Region(loaded.whole("state_bytes"), "state")
             attach(self.child, [("state", self.state_region, True)], self._terms.load_timeout_s)
             told = self.child.ask("state", timeout_s=self._terms.load_timeout_s)

@@ -12,6 +12,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dice_core.errors import UsageError
 from dice_core.records import TimingSample
@@ -77,6 +78,8 @@ PLANS = {
 }
 #: Half of the interval's width, relative; above it the standard plan doubles its blocks, once.
 MAX_HALF_WIDTH = 0.02
+#: A single call that takes less than this share of its floor did not read its inputs, or was not measured rightly.
+FLOOR_SHARE = 0.9
 #: Calls shorter than this are batched, until a sample lasts `BATCH_TARGET_US`.
 BATCH_BELOW_US = 20.0
 BATCH_TARGET_US = 200.0
@@ -201,6 +204,22 @@ def median_us(samples: Sequence[TimingSample], side: str, basis: str) -> float:
 def measured(samples: Sequence[TimingSample], basis: str) -> Speedup:
     """Speedup from the samples of a basis."""
     return speedup(by_block(samples, "eager", basis), by_block(samples, "candidate", basis))
+
+
+def floor_us(input_bytes: int, output_bytes: int, device: Mapping[str, Any]) -> float:
+    """Least time in which a device can read all inputs once and write what its cache cannot hold of the outputs.
+
+    Args:
+        input_bytes: of one call.
+        output_bytes: likewise.
+        device: `peak_bytes_per_us` of its memory and `l2_bytes`.
+
+    Returns:
+        0.0 where the peak is not known. A kernel that rightly leaves inputs unread may stay below.
+    """
+    peak = float(device.get("peak_bytes_per_us", 0.0))
+    moved = input_bytes + max(0, output_bytes - int(device.get("l2_bytes", 0)))
+    return moved / peak if peak > 0.0 else 0.0
 
 
 def spin_us(launch_us: float, batch: int) -> float:
