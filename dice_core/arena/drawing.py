@@ -129,10 +129,10 @@ def alter(base: Drawn, kind: str, seed: int) -> Drawn | None:
 
     Args:
         base: a draw of the problem's own generator.
-        kind: `normal`, `scaled` (rows of scale 10^U(-2, 2), half of them off centre), `sparse` (exact zeros and ties),
-            `integers` (-1, 0, 1), `outlier` (one row a thousand times larger), `permuted` (the same slices of the
-            first dimension in another order), or `composite` (rows divided among the others: for inputs too
-            large for a trial each).
+        kind: `normal`, `scaled` (rows of scale 10^U(-2, 2), half of them off centre, one for certain at the top of
+            both), `sparse` (exact zeros and ties), `integers` (-1, 0, 1), `outlier` (one row a thousand times larger),
+            `permuted` (the same slices of the first dimension in another order), or `composite` (rows divided among
+            the others: for inputs too large for a trial each).
         seed: of the alteration.
 
     Rows are slices of the last dimension.
@@ -169,6 +169,11 @@ def _normal(shape: torch.Size, generator: torch.Generator, device: torch.device)
 def _scaled(shape: torch.Size, generator: torch.Generator, device: torch.device) -> torch.Tensor:
     made = torch.randn(shape, generator=generator, device=device)
     uniform = [torch.rand(_rows(shape), generator=generator, device=device) for _ in range(3)]
+    if made.numel():
+        # With a few rows chance alone may leave out the large ones, on which an exponential overflows.
+        top = int(torch.randint(uniform[0].numel(), (), generator=generator, device=device))
+        for values, value in zip(uniform, (1.0, 0.0, 1.0), strict=True):
+            values.view(-1)[top] = value
     offset = (uniform[0] * 6 - 3) * (uniform[1] < 0.5)
     return made.add_(offset).mul_(torch.exp(math.log(10.0) * (uniform[2] * 4 - 2)))
 

@@ -109,3 +109,12 @@ def test_tf32_keeps_ten_bits() -> None:
     assert weights.to_tf32(value)[:3].tolist() == [1.0, 1.0 + 2**-10, 1.0]
     assert abs(float(weights.to_tf32(value)[3]) + 3.14159) < 3.14159 * 2**-11
     assert weights.to_tf32(torch.arange(3)).dtype is torch.int64
+
+
+@pytest.mark.parametrize("shape", [(16,), (1, 16), (2, 16), (3, 4, 16)])
+def test_one_row_is_always_large_enough_for_an_exponential_to_overflow(shape: tuple[int, ...]) -> None:
+    base = draw(lambda: [torch.rand(*shape)], 1, torch.device("cpu"))
+    for seed in range(50):
+        altered = alter(base, "scaled", seed)
+        assert altered is not None
+        assert torch.exp(altered.values[0]).isinf().any()
