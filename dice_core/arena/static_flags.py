@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from dice_core.arena import static_cpp
 from dice_core.arena.static_python import KernelUse, Names, dotted, is_torch_compute, torch_layers
+from dice_core.arena.static_tree import SyntaxTree
 
 #: At most this many flags of one rule are kept.
 _PER_RULE = 20
@@ -82,8 +83,8 @@ def static_flags(candidate_source: str) -> StaticReport:
 class _Pass:
     """One reading of one candidate."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        self._tree = tree
+    def __init__(self, root: ast.Module) -> None:
+        tree = self._tree = SyntaxTree(root)
         self._names = Names(tree)
         self._use = KernelUse(tree, self._names)
         self._layers = torch_layers(tree, self._names)
@@ -113,7 +114,7 @@ class _Pass:
         docs = {id(node) for node in _docstrings(self._tree)}
         return [
             (node.lineno, node.value)
-            for node in ast.walk(self._tree)
+            for node in self._tree.nodes
             if isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and id(node) not in docs
@@ -160,17 +161,17 @@ class _Pass:
                             yield Flag("try_except_fallback", node.lineno, f"without the kernel it uses {found}")
 
     def _uses_kernel(self, node: ast.AST) -> bool:
-        return any(self._use.is_kernel_call(part) or self._use.is_build(part) for part in ast.walk(node))
+        return any(self._use.is_kernel_call(part) or self._use.is_build(part) for part in self._tree.within(node))
 
     def _tests_availability(self, test: ast.AST, guards: set[str]) -> bool:
-        for part in ast.walk(test):
+        for part in self._tree.within(test):
             if isinstance(part, ast.Name | ast.Attribute):
                 name = part.id if isinstance(part, ast.Name) else part.attr
                 if name in guards:
                     return True
             if isinstance(part, ast.Call) and dotted(part.func) == "hasattr":
                 return any(self._use.is_extension(argument) for argument in part.args)
-        return any(self._use.is_extension(part) for part in ast.walk(test) if not isinstance(part, ast.Call))
+        return any(self._use.is_extension(part) for part in self._tree.within(test) if not isinstance(part, ast.Call))
 
     def _compute_within(self, nodes: Sequence[ast.AST]) -> str | None:
         """The first torch compute in `nodes` or in a helper that they call."""
@@ -205,12 +206,12 @@ class _Pass:
         for base in candidate.bases:
             if dotted(base).split(".")[-1] == "Model":
                 yield Flag("inherits_reference", candidate.lineno, f"class ModelNew({dotted(base)})")
-        for node in ast.walk(candidate):
+        for node in self._tree.within(candidate):
             if isinstance(node, ast.Call) and dotted(node.func) == "Model":
                 yield Flag("inherits_reference", node.lineno, "it makes the reference Model")
 
     def _streams(self) -> Iterator[Flag]:
-        for node in ast.walk(self._tree):
+        for node in self._tree.nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 for module in _imported(node):
                     if module.split(".")[0] in _THREAD_MODULES:
@@ -224,7 +225,7 @@ class _Pass:
                 yield Flag("stream_or_thread", start + line - 1, name)
 
     def _patches(self) -> Iterator[Flag]:
-        for node in ast.walk(self._tree):
+        for node in self._tree.nodes:
             targets: list[ast.expr] = []
             if isinstance(node, ast.Assign):
                 targets = node.targets
@@ -248,7 +249,7 @@ class _Pass:
                     yield Flag("changes_backend_flags", node.lineno, name)
 
     def _hidden_code(self) -> Iterator[Flag]:
-        for node in ast.walk(self._tree):
+        for node in self._tree.nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 for module in _imported(node):
                     if module.split(".")[0] in _EXEC_MODULES:
@@ -287,10 +288,9 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
     return [alias.name for alias in node.names]
 
 
-def _docstrings(tree: ast.Module) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
-            first = body[0]
+def _docstrings(tree: SyntaxTree) -> Iterator[ast.AST]:
+    for node in tree.nodes:
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
+            first = node.body[0]
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 yield first.value
