@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 
 from dice_core.curation.concur import OPTIONAL_COLUMNS, SPEEDUP_COLUMN, TEXT_COLUMNS
 from dice_core.errors import UsageError
-from dice_core.files import sha256_file
+from dice_core.files import sha256_bytes
 
 #: The data sets that ship with DICE.
 BUNDLED = Path(__file__).parents[2] / "datasets"
@@ -129,8 +129,8 @@ class Dataset:
 
     @property
     def sha256(self) -> str:
-        """Hash of the declaration: other rules give other rows."""
-        return sha256_file(self.path) if self.path else ""
+        """Hash of what decides the rows: the layouts, not what is said about them."""
+        return sha256_bytes(repr((self.kind, self.layouts)))
 
 
 @lru_cache(maxsize=8)

@@ -19,8 +19,8 @@ from dice_core.files import sha256_file
 from dice_core.records import QuarantineRow, SourceFile, utc_now
 
 #: Files in a folder of data that are no data and need no word.
-_SILENT_SUFFIXES = (".md", ".txt", ".toml", ".yaml", ".yml", ".lock", ".crc")
-_SILENT_NAMES = ("LICENSE", "LICENCE", "_SUCCESS", "README", ".gitattributes")
+SILENT_SUFFIXES = (".md", ".txt", ".toml", ".yaml", ".yml", ".lock", ".crc")
+SILENT_NAMES = ("LICENSE", "LICENCE", "_SUCCESS", "README", ".gitattributes")
 _NO_TYPES = ("csv",)
 #: Formats whose columns and types are those of their rows: what is wrong with one row is that row's fault.
 _BY_ROW = ("json", "jsonl")
@@ -163,7 +163,7 @@ def files_below(folder: Path) -> tuple[list[Path], list[str]]:
         inside = path.relative_to(folder).parts
         if not path.is_file() or any(part.startswith((".", "_")) for part in inside):
             continue
-        if path.suffix.lower() in _SILENT_SUFFIXES or path.name in _SILENT_NAMES:
+        if path.suffix.lower() in SILENT_SUFFIXES or path.name in SILENT_NAMES:
             continue
         try:
             detect(path)
