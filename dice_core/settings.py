@@ -29,6 +29,7 @@ OPTIONS: dict[str, tuple[str | int | float, str]] = {
     "isolation": ("rlimits", "least isolation a candidate may run under: rlimits, netns, landlock or seccomp"),
     "evidence": ("auto", "speedup evidence of the filter: auto, claimed or measured"),
     "speedup_threshold": (2.0, "records at or above this speedup pass the filter"),
+    "source_expanded_bytes": (16 << 30, "most bytes that one compressed source file may become"),
     "seed": (0, "seed of training and sampling"),
 }
 
@@ -51,6 +52,7 @@ class Settings:
     isolation: str
     evidence: str
     speedup_threshold: float
+    source_expanded_bytes: int
     seed: int
     origins: Mapping[str, str]
 
@@ -144,6 +146,16 @@ def compiler_path() -> str:
 def configured_prefect_server() -> str:
     """Address of the Prefect server that the user runs; empty when there is none."""
     return os.environ.get("PREFECT_API_URL", "")
+
+
+def hub_endpoint() -> str:
+    """Address of the Hugging Face hub: `HF_ENDPOINT`, for mirrors, or the public one."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
+
+
+def hub_offline() -> bool:
+    """Whether `HF_HUB_OFFLINE` forbids to ask the hub."""
+    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
 
 
 def use_prefect_server(url: str | None) -> None:

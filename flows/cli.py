@@ -36,6 +36,12 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Plan = Annotated[str | None, typer.Option(help="Timing plan: quick or standard.")]
 Name = Annotated[str, typer.Option(help="Name of the evaluation; also its run folder.")]
+SOURCES_HELP = ("Files or folders (Parquet, Arrow, JSON, JSONL, CSV; gzip or zstd) or hf://datasets/owner/name[@revision]"
+                "[/path]. NAME= before one says which declared data set it is; else its columns tell.")
+Dataset = Annotated[str, typer.Option(help="Data set of the sources: a declared name, or the path of a source.toml.")]
+Licence = Annotated[str, typer.Option(help="Licence of the sources, instead of what their source.toml says.")]
+JoinFile = Annotated[Path | None, typer.Option("--join", help="File that rows are completed from, where they only name "
+                                               "their problem.")]
 Suite = Annotated[Path | None, typer.Option(help="Problems: Parquet, JSONL or a folder level<L>/<n>_<name>.py "
                                                  "(default: the bundled tasks).")]
 Problems = Annotated[str, typer.Option(help="Which problems, e.g. 1, 1/19, 1/1-20,2/3 (default: all).")]
@@ -106,32 +112,40 @@ def demo(context: typer.Context, as_json: Json = False) -> None:
 @run_app.command("nightly")
 def run_nightly(
     context: typer.Context,
-    sources: Annotated[list[Path] | None, typer.Argument(help="Files of ConCuR-like rows (default: bundled samples).")]
-    = None,
+    sources: Annotated[list[str] | None, typer.Argument(help=f"{SOURCES_HELP} Default: bundled samples.")] = None,
+    dataset: Dataset = "", licence: Licence = "", join: JoinFile = None,
     device: Device = None, plan: Plan = None, recipe: Annotated[str, typer.Option(help="Training recipe.")] = "tiny",
     suite: Suite = None, dry_run: DryRun = False, as_json: Json = False,
 ) -> None:
     """Curate, train, evaluate and report. A second run on the same input does no work and says so."""
     from flows.entry import run_nightly as run
 
-    finish(run(settings_of(context, device=device, plan=plan), sources or [], recipe, suite, dry_run=dry_run), as_json)
+    requests = requests_of(sources or [], dataset, licence, join)
+    finish(run(settings_of(context, device=device, plan=plan), requests, recipe, suite, dry_run=dry_run), as_json)
 
 
 @run_app.command("curate")
 def run_curate(
     context: typer.Context,
-    sources: Annotated[list[Path], typer.Argument(help="Files of ConCuR-like rows: Parquet, Arrow, JSON, JSONL.")],
+    sources: Annotated[list[str], typer.Argument(help=SOURCES_HELP)],
+    dataset: Dataset = "", licence: Licence = "", join: JoinFile = None,
     threshold: Annotated[float | None, typer.Option(help="Least speedup (default: 2.0).")] = None,
     evidence: Annotated[str | None, typer.Option(help="auto, claimed or measured.")] = None,
     overlap: Annotated[Path | None, typer.Option(help="Suite whose problems must not be in the data.")] = None,
     augment: Annotated[bool, typer.Option(help="Add structures from the offline library.")] = True,
+    accept_columns: Annotated[bool, typer.Option("--accept-columns", help="Take the columns as they are, though they "
+                                                 "have changed since they were last curated here.")] = False,
+    update: Annotated[bool, typer.Option("--update", help="Look for newer commits of hub data sets, instead of staying "
+                                         "at those that this home has locked.")] = False,
     device: Device = None, plan: Plan = None, dry_run: DryRun = False, as_json: Json = False,
 ) -> None:
     """Turn sources into a CuKe version: contract, dedup, overlap, honesty, speedup filter, augmentation."""
     from flows.entry import run_curate as run
 
     settings = settings_of(context, device=device, plan=plan, evidence=evidence, speedup_threshold=threshold)
-    finish(run(settings, sources, overlap, augment=augment, dry_run=dry_run), as_json)
+    requests = requests_of(sources, dataset, licence, join)
+    finish(run(settings, requests, overlap, augment=augment, dry_run=dry_run, accept_columns=accept_columns,
+               update=update), as_json)
 
 
 @run_app.command("train")
@@ -325,6 +339,13 @@ def config_show(context: typer.Context, origin: Annotated[bool, typer.Option(hel
     rows = [{"setting": name, "value": value, **({"origin": settings.origins[name]} if origin else {})}
             for name, value in settings.as_dict().items()]
     console.print_rows(rows, as_json=as_json)
+
+
+def requests_of(sources: list[str], dataset: str, licence: str, join: Path | None) -> list[Any]:
+    """The sources as typed, checked before anything is started."""
+    from dice_core.curation.requests import parse_request
+
+    return [parse_request(text, dataset=dataset, licence=licence, join=join) for text in sources]
 
 
 def finish(outcome: Any, as_json: bool) -> None:

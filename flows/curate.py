@@ -8,6 +8,7 @@ from pathlib import Path
 from prefect import flow
 
 from dice_core.curation.pipeline import CurationConfig
+from dice_core.curation.requests import SourceRequest
 from dice_core.records import utc_now
 from flows.outcome import Outcome
 from tasks.assemble import assemble, record_without_version
@@ -21,11 +22,15 @@ from tasks.publish import show_table
 
 
 @flow(name="curate", validate_parameters=False)
-def curate(run: Run, sources: Sequence[Path], suite: Path | None = None, *, augment: bool = True) -> Outcome:
+def curate(
+    run: Run, sources: Sequence[SourceRequest | Path], suite: Path | None = None, *, augment: bool = True,
+    accept_columns: bool = False, update: bool = False,
+) -> Outcome:
     """Contract, duplicates, overlap, honesty, then speed, then structures; every row ends somewhere with a reason."""
     started_at = utc_now()
     config: CurationConfig = curation_config(run, suite)
-    ingested = read_sources(run, sources)
+    ingested = read_sources(run, sources, accept_columns=accept_columns, update=update)
+    augment = augment and bool(ingested.rows)  # tasks alone are no reason to make a version of structures
     curation = identify(run, ingested, config, augmented=augment)
     if known := version_of_curation(run, curation):
         return Outcome("curate", False, {"dataset_version": known, "curation": curation})
@@ -44,8 +49,9 @@ def curate(run: Run, sources: Sequence[Path], suite: Path | None = None, *, augm
         record_without_version(run, curation, config, ingested, steps, library, started_at)
     version = assemble(run, curation, config, ingested, steps, library, started_at)
     show_table(run, "funnel", "Curation funnel", "select * from rpt_funnel")
-    lost = ingested.counters["in"] - len(contract.records)
+    lost = ingested.counters["in"] - len(contract.records) - ingested.not_selected - len(ingested.tasks)
     facts = {"dataset_version": version, "curation": curation, "rows_in": ingested.counters["in"],
-             "quarantined": lost, "kept": len(fast.kept), "augmented": len(structures.kept),
+             "quarantined": lost, "not_selected": ingested.not_selected, "tasks": len(ingested.tasks),
+             "kept": len(fast.kept), "augmented": len(structures.kept),
              "measured": len(measured), "notes": list(ingested.notes)}
     return Outcome("curate", True, facts, imperfect=lost)

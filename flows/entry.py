@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from dice_core.bench.evaluation import Evaluation, from_candidates, from_pairs
 from dice_core.bench.kernelbench import read_kernel_folder
 from dice_core.bench.problems import load_suite, parse_sizes, select, with_sizes
+from dice_core.curation.requests import SourceRequest
 from dice_core.environment import resolve_device
 from dice_core.errors import SourceError, UsageError
 from dice_core.lake.catalog import Lake
@@ -66,18 +67,19 @@ def watched(settings: Settings) -> Iterator[Run]:
 
 
 def run_curate(
-    settings: Settings, sources: Sequence[Path], suite: Path | None, *, augment: bool, dry_run: bool
+    settings: Settings, sources: Sequence[SourceRequest], suite: Path | None, *, augment: bool, dry_run: bool,
+    accept_columns: bool = False, update: bool = False,
 ) -> Outcome:
     """`dice run curate`."""
-    _must_exist([*sources, *([suite] if suite else [])])
+    _must_exist([suite] if suite else [])
     if dry_run:
-        return Outcome("curate (dry run)", True, {"sources": [str(path) for path in sources],
+        return Outcome("curate (dry run)", True, {"sources": [str(one) for one in sources],
                                                   "evidence": settings.evidence,
                                                   "threshold": settings.speedup_threshold, "augment": augment})
     with watched(settings) as run:
         from flows.curate import curate
 
-        return curate(run, sources, suite, augment=augment)
+        return curate(run, sources, suite, augment=augment, accept_columns=accept_columns, update=update)
 
 
 def run_train(settings: Settings, dataset: str, recipe: str, *, dry_run: bool) -> Outcome:
@@ -123,18 +125,17 @@ def run_evaluate(
 
 
 def run_nightly(
-    settings: Settings, sources: Sequence[Path], recipe: str, suite: Path | None, *, dry_run: bool,
+    settings: Settings, sources: Sequence[SourceRequest], recipe: str, suite: Path | None, *, dry_run: bool,
     bundled_kernels: bool = False,
 ) -> Outcome:
     """`dice run nightly`; without sources it works on the bundled samples."""
     device = resolve_device(settings.device)
     if not sources:
         say("no sources named: working on the bundled samples")
-    sources = list(sources) or sample_sources(device)
-    _must_exist(sources)
+    sources = list(sources) or [SourceRequest(path) for path in sample_sources(device)]
     problems = load_problems(suite, "", ())
     if dry_run:
-        return Outcome("nightly (dry run)", True, {"sources": [str(path) for path in sources], "recipe": recipe,
+        return Outcome("nightly (dry run)", True, {"sources": [str(one) for one in sources], "recipe": recipe,
                                                    "problems": len(problems)})
     with watched(settings) as run:
         from flows.nightly import nightly

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from prefect import flow
 
+from dice_core.curation.requests import SourceRequest
 from flows.curate import curate
 from flows.evaluate import evaluate
 from flows.held import Held
@@ -19,7 +20,7 @@ from tasks.publish import write_report
 
 
 @flow(name="nightly", validate_parameters=False)
-def nightly(run: Run, sources: Sequence[Path], recipe: str, suite: Held, others: Held) -> Outcome:
+def nightly(run: Run, sources: Sequence[SourceRequest | Path], recipe: str, suite: Held, others: Held) -> Outcome:
     """Every step looks first whether its result is there already, so a second night on the same input does nothing.
 
     `suite` holds the problems that the new model is asked, `others` evaluations to be made beside the model's.

@@ -1,7 +1,7 @@
 """The contract of a source: a Great Expectations suite, run row by row, with what breaks it set aside.
 
 The suite is `datasets/<name>/contract.json`. What Great Expectations cannot express is checked here in the same
-vocabulary: `text_type` (a code column holds no text) and `python_syntax` (a code does not parse).
+vocabulary: `text_type` (a text column holds no text) and `python_syntax` (a code does not parse).
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ CHUNK_ROWS = 2_000
 _CODE_COLUMNS = ("pytorch_code", "generated_code")
 _FENCED = re.compile(r"\A\s*```[ \t]*\w*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _Break = tuple[str, str]  # rule, field
+#: Rules after which nothing more can be said of a field.
+_CAUSES = ("text_type", "not_null", "not_blank", "code_length")
 
 
 def check_rows(
@@ -59,16 +61,14 @@ def check_rows(
         for place, rule, field in [*_text_types(chunk), *_expectations(chunk, names, suite, suite_path)]:
             broken.setdefault(place, []).append((rule, field))
         for place, row in enumerate(chunk):
-            breaks = broken.get(place, [])
-            measured = {
-                field for rule, field in breaks if rule in ("not_null", "not_blank", "code_length", "text_type")
-            }
-            details = _syntax(row, [name for name in _CODE_COLUMNS if name not in measured])
+            breaks = _causes(broken.get(place, []))
+            empty = {field for rule, field in breaks if rule in _CAUSES}
+            details = _syntax(row, [name for name in _CODE_COLUMNS if name not in empty])
             for rule, field in breaks:
                 value = row.values.get(field)
-                bad.append(quarantine(row.source_file_id, row.locator, rule, field, value, row.values))
+                bad.append(quarantine(row.source_file_id, row.locator, rule, field, value, row.as_read))
             for field, message in details:
-                bad.append(quarantine(row.source_file_id, row.locator, "python_syntax", field, message, row.values))
+                bad.append(quarantine(row.source_file_id, row.locator, "python_syntax", field, message, row.as_read))
             if not breaks and not details:
                 good.append(row)
     return good, bad
@@ -97,9 +97,19 @@ def _read_suite(path: Path) -> dict[str, Any]:
 
 def _text_types(rows: Sequence[RawRow]) -> Iterator[tuple[int, str, str]]:
     for place, row in enumerate(rows):
-        for name in (*_CODE_COLUMNS, *OPTIONAL_COLUMNS):
+        for name in (*TEXT_COLUMNS, *OPTIONAL_COLUMNS):
             if not isinstance(row.values.get(name), str | None):
                 yield place, "text_type", name
+
+
+def _causes(breaks: Sequence[_Break]) -> list[_Break]:
+    """One row for one fault: of a field that holds no usable text only the rule that says so."""
+    found = list(dict.fromkeys(breaks))
+    spoilt: dict[str, str] = {}
+    for rule, field in found:
+        if rule in _CAUSES:
+            spoilt.setdefault(field, rule)
+    return [(rule, field) for rule, field in found if spoilt.get(field, rule) == rule]
 
 
 def _syntax(row: RawRow, fields: Sequence[str]) -> list[tuple[str, str]]:
@@ -178,7 +188,8 @@ def _columns(rows: Sequence[RawRow], present: set[str]) -> dict[str, tuple[list[
             columns[name] = ([None if value is None else str(value) for value in values], "object")
     if SPEEDUP_COLUMN in present:
         speedups = [row.values.get(SPEEDUP_COLUMN) for row in rows]
-        kinds = [speedup_kind(value) for value in speedups]
+        # A data set that states no speedups breaks no rule about them.
+        kinds = [speedup_kind(row.values.get(SPEEDUP_COLUMN)) if row.claims else "unclaimed" for row in rows]
         columns[SPEEDUP_COLUMN] = (
             [
                 float(value) if value is not None and kind == "number" else None

@@ -7,18 +7,21 @@ step raises: a row that is lost without a reason is a fault of ours.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dice_core.curation.concur import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPEEDUP_COLUMN, RawRow, read_source
+from dice_core.curation.balance import balance
+from dice_core.curation.concur import SPEEDUP_COLUMN, RawRow
 from dice_core.curation.contracts import check_rows, unfence
 from dice_core.curation.cuke import CukeVersion, Funnel, Kept, Recipe, assemble
 from dice_core.curation.dedup import deduplicate as drop_duplicates
 from dice_core.curation.honesty import check_honesty as drop_deceptive
+from dice_core.curation.ingest import Ingested as Ingested
+from dice_core.curation.ingest import ingest as ingest
 from dice_core.curation.overlap import OverlapIndex, OverlapPolicy
 from dice_core.curation.overlap import check_overlap as drop_overlap
+from dice_core.curation.sources import SourceSpec as SourceSpec
 from dice_core.curation.speedup_filter import (
     CLAIMED_RULE,
     DEFAULT_THRESHOLD,
@@ -27,7 +30,6 @@ from dice_core.curation.speedup_filter import (
     Measurement,
     decide,
 )
-from dice_core.errors import DiceError, UsageError
 from dice_core.records import Decision, QuarantineRow, SourceFile, TrainingRecord, make_id
 
 #: Raised when a rule of the funnel changes its meaning; part of every curation id.
@@ -58,28 +60,6 @@ class CurationConfig:
             "suite_sha256": self.suite_sha256,
             "rules_version": str(RULES_VERSION),
         }
-
-
-@dataclass(frozen=True)
-class SourceSpec:
-    """A source file to read and what is known about where it came from."""
-
-    path: Path
-    uri: str | None = None
-    revision: str = ""
-    licence: str = ""
-
-
-@dataclass(frozen=True)
-class Ingested:
-    """Rows as read from all sources, in order."""
-
-    rows: tuple[RawRow, ...]
-    quarantine: tuple[QuarantineRow, ...]
-    source_files: tuple[SourceFile, ...]
-    counters: Mapping[str, int]
-    notes: tuple[str, ...] = ()  #: what a person should know: files given twice, columns not used
-    step: str = "ingest"
 
 
 @dataclass(frozen=True)
@@ -114,41 +94,6 @@ def evidence_digest(measurements: Measurements) -> str:
     return make_id("evd", ids) if ids else ""
 
 
-def ingest(sources: Iterable[SourceSpec | Path]) -> Ingested:
-    """Read all rows of all sources. A file whose content was read already counts once and is noted.
-
-    Raises:
-        UsageError: no sources, or a file is not there.
-        SourceError: a file is empty, truncated, damaged or of no known format.
-        SchemaError: a file's columns are not ConCuR's.
-    """
-    rows: list[RawRow] = []
-    quarantine: list[QuarantineRow] = []
-    files: dict[str, SourceFile] = {}
-    notes: list[str] = []
-    known = {*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS}
-    for given in sources:
-        spec = SourceSpec(given) if isinstance(given, Path) else given
-        source = read_source(spec.path, uri=spec.uri, revision=spec.revision, licence=spec.licence)
-        if (first := files.get(source.file.sha256)) is not None:
-            notes.append(f"{source.file.uri}: the same content as {first.uri}; its rows count once")
-            continue
-        files[source.file.sha256] = source.file
-        extra: set[str] = set()
-        for row in source.rows():
-            if isinstance(row, RawRow):
-                rows.append(row)
-                extra |= row.values.keys() - known
-            else:
-                quarantine.append(row)
-        if extra:
-            notes.append(f"{source.file.uri}: columns not used: {', '.join(sorted(extra))}")
-    if not files:
-        raise UsageError("curation needs at least one source file")
-    counters = _balance("ingest", len(rows) + len(quarantine), len(rows), (row.rule for row in quarantine))
-    return Ingested(tuple(rows), tuple(quarantine), tuple(files.values()), counters, tuple(notes))
-
-
 def contract(ingested: Ingested, suite_path: Path) -> Step:
     """Turn rows that keep the contract into records; the others go to quarantine.
 
@@ -162,7 +107,7 @@ def contract(ingested: Ingested, suite_path: Path) -> Step:
     for row in broken:
         first_rule.setdefault((row.source_file_id, row.row_locator), row.rule)
     records = tuple(_record(row) for row in good)
-    counters = _balance("contract", len(ingested.rows), len(records), first_rule.values())
+    counters = balance("contract", len(ingested.rows), len(records), first_rule.values())
     return Step("contract", records, counters, quarantine=tuple(broken))
 
 
@@ -195,7 +140,7 @@ def augment(records: Sequence[TrainingRecord], config: CurationConfig, measureme
     step = _by_speedup("augment", honest, "measured", config.augment_threshold, measurements)
     marked = [Decision(d.record_id, "augment", d.rule, d.verdict, d.reason) for d in decisions if d.verdict != "keep"]
     dropped = _first_drops(marked)
-    counters = _balance(
+    counters = balance(
         "augment", len(records), len(step.records), [*dropped.values(), *_first_drops(step.decisions).values()]
     )
     return Step("augment", step.records, counters, (*marked, *step.decisions), entered=tuple(records), kept=step.kept)
@@ -238,7 +183,7 @@ def make_version(
     recipe = Recipe(curation, config.as_text(), sources, dict(environment or {}))
     decisions = [decision for step in steps for decision in step.decisions]
     unique = {member.record.record_id for member in kept}
-    _balance("cuke", len(kept), len(unique), ())
+    balance("cuke", len(kept), len(unique), ())
     return assemble(kept, recipe, funnel=funnel(ingested, steps, len(kept)), decisions=decisions)
 
 
@@ -260,7 +205,7 @@ def _record(row: RawRow) -> TrainingRecord:
         pytorch_code=unfence(values["pytorch_code"]),
         kernel_code=unfence(values["generated_code"]),
         reasoning=values.get("generated_think") or "",
-        claimed_speedup=float(values[SPEEDUP_COLUMN]),
+        claimed_speedup=None if values[SPEEDUP_COLUMN] is None else float(values[SPEEDUP_COLUMN]),
     )
 
 
@@ -282,13 +227,13 @@ def _by_speedup(
         elif decision.rule == CLAIMED_RULE:
             kept.append(Kept(record, "claimed"))
     out = [decision.rule for decision in decisions if decision.verdict == "drop"]
-    counters = _balance(step, len(records), len(kept), out)
+    counters = balance(step, len(records), len(kept), out)
     passed = tuple(member.record for member in kept)
     return Step(step, passed, counters, tuple(decisions), entered=tuple(records), kept=tuple(kept))
 
 
 def _decided(step: str, before: Step, kept: Sequence[TrainingRecord], decisions: Sequence[Decision]) -> Step:
-    counters = _balance(step, len(before.records), len(kept), _first_drops(decisions).values())
+    counters = balance(step, len(before.records), len(kept), _first_drops(decisions).values())
     return Step(step, tuple(kept), counters, tuple(decisions), entered=before.records)
 
 
@@ -299,10 +244,3 @@ def _first_drops(decisions: Iterable[Decision]) -> dict[str, str]:
         if decision.verdict == "drop":
             dropped.setdefault(decision.record_id, decision.rule)
     return dropped
-
-
-def _balance(step: str, entered: int, kept: int, reasons: Iterable[str]) -> dict[str, int]:
-    out = Counter(reasons)
-    if entered != kept + out.total():
-        raise DiceError(f"step {step}: {entered} in, but {kept} kept and {dict(out)} out: rows were lost or doubled")
-    return {"in": entered, "kept": kept} | {f"out:{reason}": count for reason, count in sorted(out.items())}

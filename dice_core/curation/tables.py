@@ -9,7 +9,7 @@ from typing import Any
 
 from dice_core.curation.cuke import NAME, CukeVersion, Funnel
 from dice_core.curation.pipeline import CurationConfig, Ingested, Step
-from dice_core.records import SourceFile, TrainingRecord, canonical_json, utc_now
+from dice_core.records import SourceFile, TrainingRecord, canonical_json, problem_id, utc_now
 
 Rows = list[dict[str, Any]]
 
@@ -45,6 +45,10 @@ def curation_tables(
     quarantine = [*ingested.quarantine, *(row for step in steps for row in step.quarantine)]
     files = {file.source_file_id: file for file in (*ingested.source_files, *more_sources)}
     sources = [{"source_file_id": file.source_file_id, **asdict(file)} for file in files.values()]
+    pairs = record_tables(records.values(), now)
+    known = {row["problem_id"] for row in pairs["problem"]}
+    tasks = {problem_id(task.pytorch_code): task.pytorch_code for task in ingested.tasks}
+    pairs["problem"] += [{"problem_id": key, "source": code} for key, code in tasks.items() if key not in known]
     decisions = [{"curation_id": curation, **asdict(decision)} for step in steps for decision in step.decisions]
     return {
         "source_file": sources,
@@ -58,7 +62,7 @@ def curation_tables(
                 "ended_at": now,
             }
         ],
-        **record_tables(records.values(), now),
+        **pairs,
         "decision": decisions,
         "quarantine": [
             {"quarantine_id": row.quarantine_id, **asdict(row), "quarantined_at": now} for row in quarantine

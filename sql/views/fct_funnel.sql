@@ -23,6 +23,8 @@ SELECT
     CASE
         WHEN counter.name = 'in' THEN 'in'
         WHEN counter.name = 'kept' THEN 'kept'
+        -- Left out by a declaration, or a task without a kernel: no fault of the row.
+        WHEN counter.name IN ('out:not_selected', 'out:task_without_kernel') THEN 'dropped'
         WHEN counter.name LIKE 'out:%' AND counter.step IN ('ingest', 'contract') THEN 'quarantined'
         WHEN counter.name LIKE 'out:%' AND counter.step = 'dedup' THEN 'duplicate'
         WHEN counter.name LIKE 'out:%' THEN 'dropped'

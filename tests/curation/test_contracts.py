@@ -36,9 +36,12 @@ BROKEN: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
     "number as text": ({"speedup_over_eager": "2.5"}, [("speedup_number", "speedup_over_eager")]),
     "truth value": ({"speedup_over_eager": True}, [("speedup_number", "speedup_over_eager")]),
     "list": ({"speedup_over_eager": [2.5]}, [("speedup_number", "speedup_over_eager")]),
-    "word None": (
-        {"generated_code": "None"},
-        [("code_length", "generated_code"), ("defines_model_new", "generated_code")],
+    "word None": ({"generated_code": "None"}, [("code_length", "generated_code")]),
+    "uuid is a number": ({"uuid": 17}, [("text_type", "uuid")]),
+    "name is a list": ({"problem_name": ["a"]}, [("text_type", "problem_name")]),
+    "two faults of one field": (
+        {"pytorch_code": "import torch\n\nclass Module(torch.nn.Module):\n    pass\n"},
+        [("defines_model", "pytorch_code"), ("defines_get_inputs", "pytorch_code")],
     ),
     "no Model": ({"pytorch_code": "import torch\n\n\ndef get_inputs():\n    return []\n"},
                  [("defines_model", "pytorch_code")]),
@@ -52,7 +55,7 @@ BROKEN: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
                       [("python_syntax", "generated_code")]),
     "null byte": ({"generated_code": "class ModelNew:\n    a = '\0'\n"}, [("python_syntax", "generated_code")]),
     "code is a number": ({"generated_code": 12345678901234567890123},
-                         [("text_type", "generated_code"), ("defines_model_new", "generated_code")]),
+                         [("text_type", "generated_code")]),
     "both": ({"uuid": None, "speedup_over_eager": -3.0},
              [("not_null", "uuid"), ("speedup_range", "speedup_over_eager")]),
 }  # fmt: skip
@@ -151,3 +154,17 @@ def test_a_column_that_no_row_has_is_a_schema_error(make_row: MakeRow, suite_pat
 def test_checking_is_quiet(make_row: MakeRow, suite_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     check_rows(_rows(make_row(0, uuid=None)), suite_path)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_row_of_a_data_set_without_claims_needs_no_speedup(make_row: MakeRow, suite_path: Path) -> None:
+    without = RawRow("src_x", "row 1", make_row(0, speedup_over_eager=None), claims=False)
+    stated = RawRow("src_x", "row 2", make_row(1, speedup_over_eager=None))
+    good, bad = check_rows([without, stated], suite_path)
+    assert good == [without]
+    assert [(row.row_locator, row.rule) for row in bad] == [("row 2", "speedup_not_null")]
+
+
+def test_quarantine_keeps_the_row_under_the_names_of_its_source(make_row: MakeRow, suite_path: Path) -> None:
+    row = RawRow("src_x", "row 1", make_row(0, generated_code=None), source_values={"kernel": None, "id": 3})
+    _, (bad,) = check_rows([row], suite_path)
+    assert json.loads(bad.raw_json) == {"kernel": None, "id": 3}

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from dice_core.bench.problems import load_suite
-from dice_core.curation.concur import RawRow, read_source
+from dice_core.curation.concur import RawRow
 from dice_core.curation.overlap import OverlapIndex, check_overlap
+from dice_core.curation.sources import read_source
 from dice_core.errors import UsageError
 from dice_core.records import TrainingRecord
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import csv
 import json
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dice_core.curation.concur import RawRow, read_source
+from dice_core.curation.concur import RawRow
+from dice_core.curation.sources import files_below, read_source
 from dice_core.errors import SchemaError, SourceError, UsageError
 from dice_core.records import QuarantineRow
 
@@ -135,7 +138,7 @@ def test_reasoning_may_be_absent_and_other_columns_may_be_there(tmp_path: Path, 
 
 def test_a_column_of_the_wrong_type_is_a_schema_error(tmp_path: Path, make_row: MakeRow) -> None:
     path = _write(tmp_path / "x", [make_row(0, pytorch_code=["a", "b"])], "parquet")
-    with pytest.raises(SchemaError, match=r"'pytorch_code' has type list"):
+    with pytest.raises(SchemaError, match=r"pytorch_code holds list, expected text"):
         list(read_source(path).rows())
 
 
@@ -209,9 +212,10 @@ def test_bytes_that_are_not_utf8_cost_one_row_and_are_kept_escaped(
     ("name", "content", "message"),
     [
         ("notes.txt", b"hello", "of no known format"),
-        ("rows.csv", b"uuid,problem_name\n1,2\n", "of no known format"),
+        ("rows.utf16", "uuid,problem_name\n".encode("utf-16"), "UTF-16"),
+        ("rows.jsonl.xz", b"\xfd7zXZ\x00rest", "compressed with xz"),
         ("rows.parquet", b"not parquet at all", "of no known format"),
-        ("rows.jsonl.gz", b"\x1f\x8b\x08\x00rest", "compressed with gzip"),
+        ("rows.jsonl.gz", b"\x1f\x8b\x08\x00rest", "gzip compression is cut short or damaged"),
         ("one.json", b'{\n "data": []\n}', "top level is an object"),
     ],
 )
@@ -227,3 +231,187 @@ def test_a_file_of_another_kind_is_refused_by_name(tmp_path: Path, name: str, co
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         read_source(tmp_path / "none.parquet")
+
+
+CODECS = ("gzip", "zstd")
+
+
+def _compress(path: Path, codec: str) -> Path:
+    path.write_bytes(pa.compress(path.read_bytes(), codec=codec, asbytes=True))
+    return path
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("form", [*FORMS, "csv"])
+def test_compressed_files_give_the_same_rows(tmp_path: Path, make_row: MakeRow, form: str, codec: str) -> None:
+    rows = [make_row(number) for number in range(300)]
+    plain = list(read_source(_any(tmp_path / "plain", rows, form)).rows())
+    source = read_source(_compress(_any(tmp_path / "packed", rows, form), codec))
+    assert (source.format, source.found.codec) == (form, codec)
+    packed = list(source.rows())
+    assert [row.values for row in packed if isinstance(row, RawRow)] == [
+        row.values for row in plain if isinstance(row, RawRow)
+    ]
+    assert [row.locator for row in packed if isinstance(row, RawRow)] == [
+        row.locator for row in plain if isinstance(row, RawRow)
+    ]
+    assert len(packed) == 300
+
+
+def _any(path: Path, rows: list[dict[str, Any]], form: str) -> Path:
+    return _csv(path, rows) if form == "csv" else _write(path, rows, form)
+
+
+def _csv(path: Path, rows: list[dict[str, Any]], *, delimiter: str = ",", bom: bool = False) -> Path:
+    with path.open("w", newline="", encoding="utf-8-sig" if bom else "utf-8") as out:
+        writer = csv.DictWriter(out, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("form", [*FORMS, "csv"])
+@pytest.mark.parametrize("share", [0.4, 0.99])
+def test_truncated_compression_is_never_taken_for_a_whole_file(
+    tmp_path: Path, make_row: MakeRow, form: str, codec: str, share: float
+) -> None:
+    path = _compress(_any(tmp_path / "cut.data", [make_row(number) for number in range(300)], form), codec)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(SourceError, match=r"cut\.data"):
+        list(read_source(path).rows())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_compressed_arrow_stream_cut_before_its_end_mark_is_noticed(
+    tmp_path: Path, make_row: MakeRow, codec: str
+) -> None:
+    path = _write(tmp_path / "cut", [make_row(number) for number in range(4)], "arrow_stream")
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(SourceError, match="no end mark"):
+        list(read_source(_compress(path, codec)).rows())
+
+
+def test_damage_at_the_end_of_the_compression_is_noticed_after_the_last_row(tmp_path: Path, make_row: MakeRow) -> None:
+    path = _compress(_write(tmp_path / "x", [make_row(0)], "arrow_stream"), "gzip")
+    data = bytearray(path.read_bytes())
+    data[-6] ^= 0xFF  # in gzip's checksum
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match="gzip compression is cut short or damaged"):
+        list(read_source(path).rows())
+
+
+@pytest.mark.parametrize("form", ["jsonl", "json", "csv", "parquet", "arrow_stream"])
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_decompression_bomb_ends_at_the_bound(tmp_path: Path, make_row: MakeRow, form: str, codec: str) -> None:
+    # Noise, since Parquet compresses its pages itself.
+    rows = [make_row(0, generated_think=secrets.token_hex(2_000_000)), make_row(1)]
+    path = _compress(_any(tmp_path / "bomb", rows, form), codec)
+    with pytest.raises(SourceError, match=r"bomb: .* become more than 1,000,000"):
+        list(read_source(path, limit_bytes=1_000_000).rows())
+    assert len(list(read_source(path, limit_bytes=20_000_000).rows())) == 2
+
+
+def test_what_is_compressed_twice_is_refused(tmp_path: Path, make_row: MakeRow) -> None:
+    path = _compress(_compress(_write(tmp_path / "x", [make_row(0)], "json"), "gzip"), "zstd")
+    with pytest.raises(SourceError, match="compressed twice"):
+        read_source(path)
+
+
+@pytest.mark.parametrize(("delimiter", "bom"), [(",", False), (";", True), ("\t", False)])
+def test_csv_keeps_quotes_newlines_and_long_fields(
+    tmp_path: Path, make_row: MakeRow, delimiter: str, bom: bool
+) -> None:
+    code = make_row(0)["generated_code"] + f"# {'x' * 300_000}\n# \"quoted\", and so on\r\n"
+    rows = [make_row(0, generated_code=code, speedup_over_eager=3.5), make_row(1, speedup_over_eager="")]
+    source = read_source(_csv(tmp_path / "data", rows, delimiter=delimiter, bom=bom))
+    first, second = source.rows()
+    assert isinstance(first, RawRow) and isinstance(second, RawRow)
+    assert first.values == rows[0]
+    assert second.values["speedup_over_eager"] is None
+    lines = code.count("\n") + rows[0]["pytorch_code"].count("\n")
+    assert (first.locator, second.locator) == ("line 2", f"line {lines + 3}")
+
+
+def test_a_csv_row_of_the_wrong_length_costs_itself_and_names_its_line(tmp_path: Path, make_row: MakeRow) -> None:
+    path = _csv(tmp_path / "x.csv", [make_row(0)])
+    good = path.read_text()
+    path.write_text(f'{good}only,three,fields\n{good.split(chr(10), 1)[1]}a,b,c,d,e,f,g\n"bad" quote,2\n\n')
+    rows = list(read_source(path).rows())
+    bad = [row for row in rows if isinstance(row, QuarantineRow)]
+    assert [type(row) for row in rows] == [RawRow, QuarantineRow, RawRow, QuarantineRow, QuarantineRow]
+    assert {row.rule for row in bad} == {"csv_row"}
+    assert bad[0].row_locator == f"line {good.count(chr(10)) + 1}"
+    assert bad[0].value.endswith("3 fields, the header has 6")
+    assert json.loads(bad[0].raw_json) == {"line": "only,three,fields\n"}
+    assert "7 fields" in bad[1].value
+    assert json.loads(bad[2].raw_json) == {"line": '"bad" quote,2\n'}
+
+
+def test_a_csv_file_cut_inside_a_quote_is_damaged(tmp_path: Path, make_row: MakeRow) -> None:
+    path = _csv(tmp_path / "x.csv", [make_row(0), make_row(1)])
+    path.write_text(path.read_text()[:-400])
+    with pytest.raises(SourceError, match=r"x\.csv: line \d+: .*a quote is never closed"):
+        list(read_source(path).rows())
+
+
+def test_a_csv_speedup_that_is_no_number_stays_text_for_the_contract(tmp_path: Path, make_row: MakeRow) -> None:
+    rows = [make_row(n, speedup_over_eager=text) for n, text in enumerate(["fast", "nan", "1e3", "2.0 x"])]
+    found = [row.values["speedup_over_eager"] for row in read_source(_csv(tmp_path / "x", rows)).rows()
+             if isinstance(row, RawRow)]
+    assert [repr(value) for value in found] == ["'fast'", "nan", "1000.0", "'2.0 x'"]
+
+
+def test_a_json_array_is_read_item_by_item_across_windows(tmp_path: Path, make_row: MakeRow) -> None:
+    rows = [make_row(number, generated_think="é" * (700_000 + number)) for number in range(5)]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(rows, indent=1, ensure_ascii=False), "utf-8")
+    assert [row.values for row in read_source(path).rows() if isinstance(row, RawRow)] == rows
+    path.write_text(path.read_text("utf-8")[:-3] + "\n,]", "utf-8")
+    with pytest.raises(SourceError, match=r"not valid JSON at line \d+, column \d+"):
+        list(read_source(path).rows())
+
+
+@pytest.mark.parametrize("text", ["[1, 2] 3", "[1, 2", "[1 2]", '[{"a": 1}, {"a": 2]', "[" * 100_000])
+def test_json_that_is_no_array_of_rows_names_the_place(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(SourceError, match=r"x\.json"):
+        list(read_source(path).rows())
+
+
+def test_a_folder_is_read_in_order_and_what_is_no_data_is_named(tmp_path: Path, make_row: MakeRow) -> None:
+    for date in ("2026-11-30", "2026-11-29"):
+        folder = tmp_path / f"dt={date}"
+        folder.mkdir()
+        _write(folder / "rows.parquet", [make_row(0)], "parquet")
+    _compress(_csv(tmp_path / "more.csv", [make_row(1)]), "gzip")
+    (tmp_path / "README.md").write_text("about")
+    (tmp_path / "_temporary").mkdir()
+    _write(tmp_path / "_temporary" / "half.parquet", [make_row(2)], "parquet")
+    (tmp_path / ".hidden.jsonl").write_text("{")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n")
+    files, notes = files_below(tmp_path)
+    assert [path.relative_to(tmp_path).as_posix() for path in files] == [
+        "dt=2026-11-29/rows.parquet", "dt=2026-11-30/rows.parquet", "more.csv",
+    ]  # fmt: skip
+    assert len(notes) == 1 and "picture.png" in notes[0]
+    (tmp_path / "dt=2026-11-30" / "rows.parquet").write_bytes(b"")
+    with pytest.raises(SourceError, match=r"rows\.parquet: the file is empty"):
+        files_below(tmp_path)
+
+
+def test_a_folder_without_data_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.log").write_text("hello")
+    with pytest.raises(UsageError, match=r"no file that can be read.*notes\.log"):
+        files_below(tmp_path)
+
+
+def test_local_files_are_named_without_their_place(tmp_path: Path, make_row: MakeRow,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    path = _write(tmp_path / "data" / "x.json", [make_row(0)], "json")
+    assert read_source(path).file.uri == "x.json"
+    monkeypatch.chdir(tmp_path)
+    assert read_source(path).file.uri == "data/x.json"
