@@ -27,21 +27,25 @@ _WORDS = """
 """
 #: Calls that compute nothing: views, types, new tensors, questions. Everything else of torch is an operator.
 FREE = frozenset(_WORDS.split())
-#: Methods of tensors that are operators, beside those that the honesty pass knows.
-_METHODS = COMPUTE_OPS | set(
-    """any all add max min norm round sort gather scatter scatter_ scatter_add scatter_add_ index_select index_add
+_METHOD_WORDS = """
+    any all add max min norm round sort gather scatter scatter_ scatter_add scatter_add_ index_select index_add
     index_add_ masked_fill masked_fill_ masked_select where cumsum cumprod nonzero unique flip roll tril triu repeat
     repeat_interleave eq ne lt le gt ge logical_and logical_or logical_not isnan isinf clip clamp_ add_ mul_ sub_ div_
-    addmm baddbmm std var trace diag diagonal tile take nan_to_num""".split()
-)
-#: Layers with a weight matrix.
-WEIGHTED = frozenset(
-    """Linear LazyLinear Bilinear Embedding EmbeddingBag Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d
+    addmm baddbmm std var trace diag diagonal tile take nan_to_num
+"""
+#: Methods of tensors that are operators, beside those that the honesty pass knows.
+_METHODS = COMPUTE_OPS | set(_METHOD_WORDS.split())
+_WEIGHTED_WORDS = """
+    Linear LazyLinear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d
     ConvTranspose3d MultiheadAttention RNN LSTM GRU RNNCell LSTMCell GRUCell Transformer TransformerEncoder
-    TransformerDecoder TransformerEncoderLayer TransformerDecoderLayer""".split()
-)
-#: Layers that are models of their own.
-WHOLE = frozenset(one for one in WEIGHTED if one.startswith(("RNN", "LSTM", "GRU", "Transformer")))
+    TransformerDecoder TransformerEncoderLayer TransformerDecoderLayer
+"""
+#: Layers that multiply by a weight; a look-up table is none.
+WEIGHTED = frozenset(_WEIGHTED_WORDS.split())
+#: Layers, and ways to make one, that are models of their own.
+WHOLE = frozenset(one for one in WEIGHTED if one.startswith(("RNN", "LSTM", "GRU", "Transformer"))) | {
+    "from_pretrained", "from_config",
+}
 _ENOUGH = 40  #: calls into the file's own functions and classes that are followed, one inside the other
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -54,7 +58,7 @@ class ModuleTraits:
 
     operators: tuple[str, ...]  #: names in the order in which they are met, such as `relu`, `Conv2d`, `+`
     depth: int  #: operators on the longest chain from an input to a value
-    weighted_layers: int  #: layers with a weight matrix, as often as they are called
+    weighted_layers: int  #: layers that multiply by a weight, as often as they are called
     whole_layers: int  #: recurrent and transformer layers among them
     loops: int
     branches: int
@@ -84,13 +88,47 @@ def module_traits(source: str) -> ModuleTraits:
 class _Class:
     def __init__(self, node: ast.ClassDef) -> None:
         self.methods = {one.name: one for one in node.body if isinstance(one, _Function)}
-        #: attribute -> what it was set to, for each place that sets it
-        self.attributes: dict[str, ast.expr] = {}
+        self.attributes: dict[str, ast.expr] = {}  # what an attribute was first set to
+        self.lists: dict[str, list[ast.expr]] = {}  # what lists of any name hold, as far as it is written down
+        self.makers: dict[str, ast.expr] = {}  # what methods and inner functions return
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Assign | ast.AnnAssign) and inner.value is not None:
-                for target in inner.targets if isinstance(inner, ast.Assign) else [inner.target]:
-                    if (name := dotted(target)).startswith("self."):
-                        self.attributes[name.removeprefix("self.")] = inner.value
+            match inner:
+                case ast.Assign(value=ast.expr() as value) | ast.AnnAssign(value=ast.expr() as value):
+                    for target in inner.targets if isinstance(inner, ast.Assign) else [inner.target]:
+                        self._set(dotted(target), value)
+                case ast.Call(func=ast.Attribute(attr="append" | "add_module" | "insert", value=held), args=[*_, last]):
+                    self.lists.setdefault(dotted(held), []).append(last)
+                case ast.FunctionDef(body=[*_, ast.Return(value=ast.expr() as value)]):
+                    self.makers[inner.name] = value
+
+    def _set(self, name: str, value: ast.expr) -> None:
+        if name.startswith("self."):
+            self.attributes.setdefault(name.removeprefix("self."), value)
+        if isinstance(value, ast.List | ast.Tuple):
+            self.lists[name] = [*value.elts, *self.lists.get(name, [])]
+        elif isinstance(value, ast.ListComp):
+            self.lists[name] = [value.elt, *self.lists.get(name, [])]
+
+    def elements(self, made: ast.Call, name: str = "") -> list[ast.expr]:
+        """The layers that a Sequential, ModuleList or ModuleDict is made of, as far as they are written down."""
+        found = list(self.lists.get(name, []))
+        for argument in made.args:
+            value = argument.value if isinstance(argument, ast.Starred) else argument
+            match value:
+                case ast.List() | ast.Tuple():
+                    found += value.elts
+                case ast.ListComp() | ast.GeneratorExp():
+                    found.append(value.elt)
+                case ast.Dict():
+                    found += value.values
+                case ast.Call() if dotted(value.func).endswith("OrderedDict"):
+                    pairs = [pair for one in value.args if isinstance(one, ast.List) for pair in one.elts]
+                    found += [pair.elts[1] for pair in pairs if isinstance(pair, ast.Tuple) and len(pair.elts) == 2]
+                case ast.Name() if value.id in self.lists:
+                    found += self.lists[value.id]
+                case _:
+                    found.append(value)
+        return found
 
 
 class _File:
@@ -109,7 +147,7 @@ class _Reader:
 
     def function(self, node: _Function, owner: _Class | None, arguments: Sequence[int | None] | None) -> int | None:
         """Follow one function; without `arguments` every parameter but `self` is an input. Returns what it returns."""
-        if node.name in self._inside[-_ENOUGH:] and self._inside.count(node.name) > 3 or len(self._inside) > _ENOUGH:
+        if (node.name in self._inside[-_ENOUGH:] and self._inside.count(node.name) > 3) or len(self._inside) > _ENOUGH:
             return self._operator(node.name, arguments or ())
         names = [one.arg for one in (*node.args.posonlyargs, *node.args.args) if one.arg != "self"]
         names += [one.arg for one in (node.args.vararg, node.args.kwarg) if one]
@@ -135,17 +173,20 @@ class _Reader:
         if isinstance(value, ast.Call) and name in self.file.classes:
             inner = self.file.classes[name]
             return self.function(inner.methods["forward"], inner, arguments) if "forward" in inner.methods else None
-        if isinstance(value, ast.Call) and last in ("Sequential", "ModuleList", "ModuleDict"):
-            return self._chain(value, owner, arguments)
+        if isinstance(value, ast.Call) and owner and last in ("Sequential", "ModuleList", "ModuleDict"):
+            deep = _deepest(arguments)
+            for layer in owner.elements(value):
+                deep = self.called_layer(layer, owner, [deep])
+            return deep
+        if isinstance(value, ast.Call) and owner and last in owner.makers and name in (last, f"self.{last}"):
+            self._inside.append(last)
+            deep = (self.called_layer(owner.makers[last], owner, arguments) if len(self._inside) < _ENOUGH
+                    else self._operator(last, arguments))
+            self._inside.pop()
+            return deep
         if last in FREE or (isinstance(value, ast.Call) and last.startswith(("Dropout", "AlphaDropout"))):
             return _deepest(arguments)
         return self._operator(last or "call", arguments)
-
-    def _chain(self, value: ast.Call, owner: _Class | None, arguments: Sequence[int | None]) -> int | None:
-        deep = _deepest(arguments)
-        for layer in _elements(value):
-            deep = self.called_layer(layer, owner, [deep])
-        return deep
 
 
 class _Body:
@@ -206,16 +247,16 @@ class _Body:
 
     def _makes_layer(self, value: ast.expr) -> bool:
         name = self.reader.file.names.resolve(value.func) if isinstance(value, ast.Call) else ""
-        return name in self.reader.file.classes or (
-            name.startswith("torch.nn.") and not name.startswith("torch.nn.functional.") and name.split(".")[-1][0].isupper())
+        layer = name.startswith("torch.nn.") and not name.startswith("torch.nn.functional.")
+        return name in self.reader.file.classes or (layer and name.split(".")[-1][:1].isupper())
 
     def _loop_layers(self, node: ast.For | ast.AsyncFor) -> None:
         """`for layer in self.layers`: the loop's name is the list's first layer."""
         held = next((dotted(one) for one in ast.walk(node.iter) if dotted(one).startswith("self.")), "")
         attribute = held.removeprefix("self.").split(".")[0]
         value = self.owner.attributes.get(attribute) if self.owner and attribute else None
-        if isinstance(value, ast.Call):
-            layers = _elements(value)
+        if isinstance(value, ast.Call) and self.owner:
+            layers = self.owner.elements(value, f"self.{attribute}")
             names = [one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)]
             self.layers.update({name: layers[0] for name in names if layers})
 
@@ -250,9 +291,8 @@ class _Body:
                     self._bind(one.target, self.value(one.iter))
                 return self.value(node.value if isinstance(node, ast.DictComp) else node.elt)
             case ast.NamedExpr():
-                found = self.value(node.value)
-                self._bind(node.target, found)
-                return found
+                self._bind(node.target, self.value(node.value))
+                return self.value(node.target)
             case _:
                 return _deepest([self.value(one) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)])
 
@@ -295,7 +335,7 @@ class _Body:
         if isinstance(node.func, ast.Subscript):
             held = dotted(node.func.value).removeprefix("self.")
             made = self.owner.attributes.get(held) if self.owner else None
-            layers = _elements(made) if isinstance(made, ast.Call) else []
+            layers = self.owner.elements(made, f"self.{held}") if self.owner and isinstance(made, ast.Call) else []
             return self.reader.called_layer(layers[0], self.owner, given) if layers else _deepest(given)
         if isinstance(node.func, ast.Attribute):
             owner = self.value(node.func.value)
@@ -303,27 +343,6 @@ class _Body:
                 return _deepest(given)
             return self.reader._operator(node.func.attr, [owner, *given]) if node.func.attr in _METHODS else owner
         return _deepest(given) if last in ("tuple", "list", "zip", "enumerate", "reversed", "sum", "map") else None
-
-
-def _elements(made: ast.Call) -> list[ast.expr]:
-    """The layers that a Sequential, ModuleList or ModuleDict is made of, as they are written."""
-    found: list[ast.expr] = []
-    for argument in made.args:
-        match argument:
-            case ast.List() | ast.Tuple():
-                found += argument.elts
-            case ast.ListComp() | ast.GeneratorExp():
-                found.append(argument.elt)
-            case ast.Dict():
-                found += argument.values
-            case ast.Call() if dotted(argument.func).endswith("OrderedDict"):
-                pairs = [pair for one in argument.args if isinstance(one, ast.List) for pair in one.elts]
-                found += [pair.elts[1] for pair in pairs if isinstance(pair, ast.Tuple) and len(pair.elts) == 2]
-            case ast.Starred():
-                continue
-            case _:
-                found.append(argument)
-    return found
 
 
 def _deepest(values: Iterable[int | None]) -> int | None:
