@@ -119,8 +119,8 @@ def main(data: Path) -> None:
         "",
         *matrix(bench, (1, 2, 3)),
         "",
-        (f"Agreement {bench_same:.1%}, Cohen's kappa {bench_kappa:.2f}. Its level 1 holds operators that are written out "
-        "in several (RMSNorm, Swish, MSELoss), which the rule calls fusions. Of its level 3 the rule takes "
+        (f"Agreement {bench_same:.1%}, Cohen's kappa {bench_kappa:.2f}. Its level 1 holds operators that are written "
+        "out in several (RMSNorm, Swish, MSELoss), which the rule calls fusions. Of its level 3 the rule takes "
         "for fusions blocks with at most one weighted layer, and models whose layers it does not find (Swin)."),
         "",
         f"## {len(sample)} of the {len(differing)} tasks that differ from DICE, drawn by seed 0 and read",
