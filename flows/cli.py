@@ -14,8 +14,9 @@ import typer
 
 from dice_core import __version__
 from dice_core.errors import DiceError
-from dice_core.settings import Settings, apply_environment
 from flows import console
+from flows.cli_datasets import datasets_app
+from flows.options import DryRun, Json, finish, settings_of
 
 #: Exit code of an interrupted command, by shell convention.
 INTERRUPTED = 130
@@ -24,15 +25,12 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
                   help="From PyTorch-to-CUDA kernel data to block-diffusion models and honest KernelBench numbers.")
 run_app = typer.Typer(no_args_is_help=True, help="Run a flow: curate, train, evaluate, or nightly (all of them).")
 bundle_app = typer.Typer(no_args_is_help=True, help="Measure on a machine that has only torch, numpy and pyarrow.")
-datasets_app = typer.Typer(invoke_without_command=True, help="Dataset versions; alone it lists them.")
 models_app = typer.Typer(invoke_without_command=True, help="Registered models; alone it lists them.")
 config_app = typer.Typer(no_args_is_help=True, help="Configuration.")
 for name, group in (("run", run_app), ("bundle", bundle_app), ("datasets", datasets_app), ("models", models_app),
                     ("config", config_app)):
     app.add_typer(group, name=name)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, change nothing.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Plan = Annotated[str | None, typer.Option(help="Timing plan: quick or standard.")]
 Name = Annotated[str, typer.Option(help="Name of the evaluation; also its run folder.")]
@@ -56,14 +54,6 @@ def _common(
     config: Annotated[Path | None, typer.Option(help="dice.toml to read (default: ./dice.toml).")] = None,
 ) -> None:
     context.obj = {"home": home, "config": config}
-
-
-def settings_of(context: typer.Context, **flags: Any) -> Settings:
-    """Settings of this call; also prepares the environment that third-party libraries read."""
-    common = context.find_root().obj
-    settings = Settings.load({"home": common["home"], **flags}, config_file=common["config"])
-    apply_environment(settings.home)
-    return settings
 
 
 @app.command()
@@ -284,38 +274,6 @@ def bundle_import(
     finish(import_bundle(settings_of(context), folder, finished_only=finished_only), as_json)
 
 
-@datasets_app.callback()
-def datasets(context: typer.Context, as_json: Json = False) -> None:
-    """Dataset versions; alone it lists them."""
-    if context.invoked_subcommand is None:
-        datasets_ls(context, as_json)
-
-
-@datasets_app.command("ls")
-def datasets_ls(context: typer.Context, as_json: Json = False) -> None:
-    """List dataset versions, newest first."""
-    rows = _rows(context, "select dataset_version_id, name, n_records, merkle_root, created_at, path "
-                          "from dataset_version order by created_at desc, dataset_version_id")
-    console.print_rows(rows, as_json=as_json)
-
-
-@datasets_app.command("show")
-def datasets_show(context: typer.Context,
-                  version_id: Annotated[str, typer.Argument(help="Dataset version id, or `latest`.")] = "latest",
-                  as_json: Json = False) -> None:
-    """Show one dataset version: its funnel, its recipe and where it is."""
-    from flows.entry import dataset_card
-
-    card = dataset_card(settings_of(context), version_id)
-    if as_json:
-        console.print_json(card)
-        return
-    for name, value in card.items():
-        if name != "funnel":
-            console.out.print(f"{name:<20}{value}", markup=False)
-    console.print_rows(card["funnel"], as_json=False)
-
-
 @models_app.callback()
 def models(context: typer.Context, as_json: Json = False) -> None:
     """Registered models; alone it lists them."""
@@ -346,25 +304,6 @@ def requests_of(sources: list[str], dataset: str, licence: str, join: Path | Non
     from dice_core.curation.requests import parse_request
 
     return [parse_request(text, dataset=dataset, licence=licence, join=join) for text in sources]
-
-
-def finish(outcome: Any, as_json: bool) -> None:
-    """Print an outcome and exit with its code (0, or 5 when items were quarantined or failed)."""
-    if as_json:
-        console.print_json(outcome.as_dict())
-    else:
-        for line in outcome.lines():
-            console.out.print(line, markup=False)
-    raise typer.Exit(outcome.exit_code)
-
-
-def _rows(context: typer.Context, sql: str) -> list[dict[str, Any]]:
-    from dice_core.lake.catalog import Lake
-
-    settings = settings_of(context)
-    with Lake.open(settings.home, read_only=True) as lake:
-        rows: list[dict[str, Any]] = lake.query(sql).to_pylist()
-    return rows
 
 
 def main() -> None:

@@ -271,24 +271,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         raise SourceError(f"{path}: not readable as Parquet, JSON or JSONL: {error}") from error
 
 
-def dataset_card(settings: Settings, version_id: str) -> dict[str, Any]:
-    """`dice datasets show`: one version, its recipe, and its funnel with a row for each step and outcome.
-
-    Raises:
-        UsageError: there is no such version.
-    """
-    with Lake.open(settings.home, read_only=True) as lake:
-        found = lake.query("select dataset_version_id, name, n_records, merkle_root, curation_id, recipe_json, path, "
-                           "created_at from dataset_version where ? in ('latest', dataset_version_id) "
-                           "order by created_at desc limit 1", (version_id,)).to_pylist()
-        if not found:
-            raise UsageError(f"no dataset version {version_id!r} in this home; `dice datasets ls` lists them")
-        funnel = lake.query("select step, rows_in, rows_kept, rows_quarantined, rows_duplicate, rows_dropped, reasons "
-                            "from rpt_funnel where curation_id = ? order by step_order", (found[0]["curation_id"],))
-    recipe = json.loads(found[0].pop("recipe_json"))
-    return {**found[0], "recipe": recipe["config"], "funnel": funnel.to_pylist()}
-
-
 def list_models(settings: Settings) -> list[dict[str, Any]]:
     """`dice models ls`."""
     from dice_core.tracking import Tracker

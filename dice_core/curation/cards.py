@@ -7,7 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dice_core.curation.croissant import COLUMNS
+from dice_core.curation.difficulty import LEVELS, level_of
+from dice_core.curation.operators import module_traits
 from dice_core.curation.speedup_filter import DEFAULT_THRESHOLD
+from dice_core.errors import SourceError
 
 if TYPE_CHECKING:
     from dice_core.curation.cuke import CukeVersion
@@ -57,6 +61,9 @@ name, a module structure, a structure label or a parent are never divided.
 ## Evidence
 
 {evidence}
+## Difficulty
+
+{levels}
 ## Honesty
 
 {honesty}
@@ -80,9 +87,15 @@ import datasets
 cuke = datasets.load_dataset("parquet", data_files={data_files})
 ```
 
-`sft_train.json` and `sft_validation.json` hold the same pairs as `prompt` and `response`. `manifest.json` lists the
-member ids and the sha256 of every file.
-"""
+`sft_train.json` and `sft_validation.json` hold the same pairs as `prompt` and `response`. `croissant.json` describes
+the columns for dataset tools, `manifest.json` lists the member ids and the sha256 of every file.
+
+## Columns
+
+{columns}"""
+
+#: Upper bounds of Hugging Face's size categories.
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 
 
 def dataset_card(version: CukeVersion) -> str:
@@ -95,7 +108,9 @@ def dataset_card(version: CukeVersion) -> str:
     return _CARD.format(
         splits="\n".join(f"  - split: {part}\n    path: {part}.parquet" for part in parts),
         data_files=json.dumps({part: f"{part}.parquet" for part in parts}),
-        size="n<1K" if count < 1_000 else "1K<n<10K" if count < 10_000 else "10K<n<100K",
+        size=next((name for bound, name in _SIZES if count < bound), "1M<n<10M"),
+        columns=_table(("column", "meaning"), [[name, meaning] for name, (_, meaning) in COLUMNS.items()]),
+        levels=_levels(version),
         version_id=version.version_id,
         curation_id=recipe.curation_id,
         merkle_root=version.merkle_root,
@@ -133,6 +148,20 @@ def _evidence(version: CukeVersion) -> str:
     if held := version.funnel.get("speedup", {}).get("out:infra_retry", 0):
         text += f"\nHeld back until they can be measured again: {held}.\n"
     return text
+
+
+def _levels(version: CukeVersion) -> str:
+    counts: Counter[tuple[str, str]] = Counter()
+    for member in version.members:
+        part = version.splits[member.record.record_id]
+        try:
+            level = level_of(module_traits(member.record.pytorch_code))
+            counts[f"{level} {LEVELS[level]}", part] += 1
+        except SourceError:
+            counts["unknown", part] += 1
+    names = sorted({name for name, _ in counts})
+    rows = [[name, str(counts[name, "train"]), str(counts[name, "validation"])] for name in names]
+    return "Of the modules, by parsing (operators, layers):\n\n" + _table(("level", "train", "validation"), rows)
 
 
 def _honesty(version: CukeVersion) -> str:

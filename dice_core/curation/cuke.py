@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dice_core.curation.cards import dataset_card
+from dice_core.curation.croissant import croissant
 from dice_core.curation.families import split
 from dice_core.curation.merkle import merkle_root
 from dice_core.curation.speedup_filter import Measurement
@@ -163,7 +164,7 @@ def write_version(version: CukeVersion, parent: Path) -> Path:
     """Write `parent/<version id>/`, whole or not at all; check it instead where it exists.
 
     Files: train.parquet, validation.parquet, sft_train.json, sft_validation.json (`prompt` and `response`, as
-    LLaMA-Factory's SDAR fork reads them), README.md and manifest.json.
+    LLaMA-Factory's SDAR fork reads them), README.md (the card), croissant.json and manifest.json.
 
     Raises:
         AuditError: the folder exists, but its bytes differ from its manifest.
@@ -232,6 +233,7 @@ def _files(version: CukeVersion) -> dict[str, bytes]:
         ]
         files[f"sft_{part}.json"] = _json(pairs)
     files["README.md"] = dataset_card(version).encode()
+    files["croissant.json"] = croissant(version, files)
     recipe = version.recipe
     manifest = {
         "name": NAME,

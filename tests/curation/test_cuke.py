@@ -111,7 +111,8 @@ def test_equal_inputs_give_equal_bytes_whatever_their_order(tmp_path: Path, make
     assert one.name == two.name
     files = sorted(path.name for path in one.iterdir())
     assert files == [
-        "README.md", "manifest.json", "sft_train.json", "sft_validation.json", "train.parquet", "validation.parquet",
+        "README.md", "croissant.json", "manifest.json", "sft_train.json", "sft_validation.json", "train.parquet",
+        "validation.parquet",
     ]  # fmt: skip
     for name in files:
         assert (one / name).read_bytes() == (two / name).read_bytes()

@@ -20,7 +20,8 @@ COMMANDS = [
     (), ("init",), ("doctor",), ("housekeep",), ("demo",), ("version",), ("run",), ("run", "nightly"),
     ("run", "curate"), ("run", "train"), ("run", "evaluate"), ("generate",), ("query",), ("report",), ("bundle",),
     ("bundle", "export"), ("bundle", "run"), ("bundle", "import"), ("datasets",), ("datasets", "ls"),
-    ("datasets", "show"), ("models",), ("models", "ls"), ("config",), ("config", "show"),
+    ("datasets", "show"), ("datasets", "diff"), ("datasets", "export"), ("datasets", "card"), ("datasets", "explain"),
+    ("models",), ("models", "ls"), ("config",), ("config", "show"),
 ]
 
 
