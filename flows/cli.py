@@ -125,12 +125,17 @@ def run_curate(
     evidence: Annotated[str | None, typer.Option(help="auto, claimed or measured.")] = None,
     overlap: Annotated[Path | None, typer.Option(help="Suite whose problems must not be in the data.")] = None,
     augment: Annotated[bool, typer.Option(help="Add structures from the offline library.")] = True,
+    augment_all: Annotated[bool, typer.Option("--augment-all", help="All listed sizes of each structure, not one.")]
+    = False,
+    augment_drawn: Annotated[int | None, typer.Option(help="Further sizes of each structure, drawn with the seed.")]
+    = None,
     device: Device = None, plan: Plan = None, dry_run: DryRun = False, as_json: Json = False,
 ) -> None:
     """Turn sources into a CuKe version: contract, dedup, overlap, honesty, speedup filter, augmentation."""
     from flows.entry import run_curate as run
 
-    settings = settings_of(context, device=device, plan=plan, evidence=evidence, speedup_threshold=threshold)
+    settings = settings_of(context, device=device, plan=plan, evidence=evidence, speedup_threshold=threshold,
+                           augment_sets=0 if augment_all else None, augment_drawn=augment_drawn)
     finish(run(settings, sources, overlap, augment=augment, dry_run=dry_run), as_json)
 
 
