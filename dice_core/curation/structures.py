@@ -20,7 +20,7 @@ from dice_core.curation.dimensions import DimensionSpace, Sizes, dimension_space
 from dice_core.errors import ContractError, UsageError
 
 #: What part of a language model a structure belongs to.
-FAMILIES = ("activation", "attention", "mlp", "norm", "position")
+FAMILIES = ("activation", "attention", "embedding", "head", "mlp", "norm", "position", "recurrent", "residual")
 #: Devices that every structure has a kernel for, in the order in which they are listed.
 DEVICES = ("cpu", "cuda")
 #: Files of the folder that are no structures.
