@@ -30,6 +30,8 @@ OPTIONS: dict[str, tuple[str | int | float, str]] = {
     "evidence": ("auto", "speedup evidence of the filter: auto, claimed or measured"),
     "speedup_threshold": (2.0, "records at or above this speedup pass the filter"),
     "source_expanded_bytes": (16 << 30, "most bytes that one compressed source file may become"),
+    "augment_sets": (1, "listed dimension sets of each structure that curation proposes; 0 means all"),
+    "augment_drawn": (0, "further dimension sets of each structure, drawn with the seed"),
     "seed": (0, "seed of training and sampling"),
 }
 
@@ -53,6 +55,8 @@ class Settings:
     evidence: str
     speedup_threshold: float
     source_expanded_bytes: int
+    augment_sets: int
+    augment_drawn: int
     seed: int
     origins: Mapping[str, str]
 
@@ -99,6 +103,9 @@ class Settings:
         _choice(origins, values, "plan", ("quick", "standard"))
         _choice(origins, values, "isolation", ("rlimits", "netns", "landlock", "seccomp"))
         _choice(origins, values, "evidence", ("auto", "claimed", "measured"))
+        for name in ("augment_sets", "augment_drawn"):
+            if values[name] < 0:
+                raise UsageError(f"{origins[name]}: {name} must be 0 or more, got {values[name]}")
         values["home"] = Path(values["home"]).expanduser().absolute()
         return cls(**values, origins=origins)
 

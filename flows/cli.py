@@ -34,8 +34,8 @@ for name, group in (("run", run_app), ("bundle", bundle_app), ("datasets", datas
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Plan = Annotated[str | None, typer.Option(help="Timing plan: quick or standard.")]
 Name = Annotated[str, typer.Option(help="Name of the evaluation; also its run folder.")]
-SOURCES_HELP = ("Files or folders (Parquet, Arrow, JSON, JSONL, CSV; gzip or zstd) or hf://datasets/owner/name[@revision]"
-                "[/path]. NAME= before one says which declared data set it is; else its columns tell.")
+SOURCES_HELP = ("Files or folders (Parquet, Arrow, JSON, JSONL, CSV; gzip or zstd) or "
+                "hf://datasets/OWNER/NAME@REVISION/PATH (revision and path may be left out). NAME= before one says which declared data set it is; else its columns tell.")
 Dataset = Annotated[str, typer.Option(help="Data set of the sources: a declared name, or the path of a source.toml.")]
 Licence = Annotated[str, typer.Option(help="Licence of the sources, instead of what their source.toml says.")]
 JoinFile = Annotated[Path | None, typer.Option("--join", help="File that rows are completed from, where they only name "
@@ -127,12 +127,17 @@ def run_curate(
                                                  "have changed since they were last curated here.")] = False,
     update: Annotated[bool, typer.Option("--update", help="Look for newer commits of hub data sets, instead of staying "
                                          "at those that this home has locked.")] = False,
+    augment_all: Annotated[bool, typer.Option("--augment-all", help="All listed sizes of each structure, not one.")]
+    = False,
+    augment_drawn: Annotated[int | None, typer.Option(help="Further sizes of each structure, drawn with the seed.")]
+    = None,
     device: Device = None, plan: Plan = None, dry_run: DryRun = False, as_json: Json = False,
 ) -> None:
     """Turn sources into a CuKe version: contract, dedup, overlap, honesty, speedup filter, augmentation."""
     from flows.entry import run_curate as run
 
-    settings = settings_of(context, device=device, plan=plan, evidence=evidence, speedup_threshold=threshold)
+    settings = settings_of(context, device=device, plan=plan, evidence=evidence, speedup_threshold=threshold,
+                           augment_sets=0 if augment_all else None, augment_drawn=augment_drawn)
     requests = requests_of(sources, dataset, licence, join)
     finish(run(settings, requests, overlap, augment=augment, dry_run=dry_run, accept_columns=accept_columns,
                update=update), as_json)

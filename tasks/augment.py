@@ -16,10 +16,12 @@ from tasks.context import DATASETS, Run
 
 @task(cache_policy=NO_CACHE)
 def propose(run: Run) -> tuple[SourceFile, list[TrainingRecord]]:
-    """All records that the offline library offers for this device; unverified."""
+    """The records that the offline library offers for this device at the chosen sizes; unverified."""
     folder = DATASETS / "structures"
     library = OfflineLibrary(load_structures(folder))
-    return augmented_records(folder, library, library.tasks(run.device))
+    chosen = library.tasks(run.device, sets=run.settings.augment_sets, drawn=run.settings.augment_drawn,
+                           seed=run.settings.seed)
+    return augmented_records(folder, library, chosen)
 
 
 @task(cache_policy=NO_CACHE)

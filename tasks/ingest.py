@@ -40,7 +40,11 @@ def identify(run: Run, ingested: Ingested, config: CurationConfig, *, augmented:
     """Id of this curation before anything is measured: sources, options and what would measure them."""
     evidence = {"environment": run.environment_id, "plan": run.settings.plan} if config.evidence != "claimed" else {}
     library = [sha256_file(path) for path in sorted((DATASETS / "structures").glob("*.toml"))] if augmented else []
-    digest = make_id("evd", {"evidence": evidence, "structures": library, "declarations": list(ingested.declarations)})
+    drawn = run.settings.augment_drawn
+    sizes = [run.settings.augment_sets, drawn, run.settings.seed if drawn else 0]
+    digest = make_id("evd", {
+        "evidence": evidence, "structures": library, "sizes": sizes if augmented else [],
+        "declarations": list(ingested.declarations)})
     return curation_id(ingested.source_files, config, evidence_digest=digest)
 
 

@@ -85,7 +85,7 @@ class _Pass:
 
     def __init__(self, root: ast.Module) -> None:
         tree = self._tree = SyntaxTree(root)
-        self._names = Names(tree)
+        self._names = Names(tree.nodes)
         self._use = KernelUse(tree, self._names)
         self._layers = torch_layers(tree, self._names)
 

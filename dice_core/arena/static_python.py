@@ -40,11 +40,11 @@ def dotted(node: ast.AST) -> str:
 
 
 class Names:
-    """What the names of a file mean after its imports."""
+    """What the names of a file mean after its imports, given all its nodes."""
 
-    def __init__(self, tree: SyntaxTree) -> None:
+    def __init__(self, nodes: Iterable[ast.AST]) -> None:
         self._meaning: dict[str, str] = {}
-        for node in tree.nodes:
+        for node in nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     if alias.asname:

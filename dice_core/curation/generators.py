@@ -30,17 +30,21 @@ class OfflineLibrary:
     def __init__(self, structures: Iterable[Structure]) -> None:
         self._structures = {structure.name: structure for structure in structures}
 
-    def tasks(self, device: str) -> list[StructureTask]:
-        """Every task of the library on `device`, by structure name, then in the file's order of dimensions."""
-        return [task for name in sorted(self._structures) for task in self._structures[name].instances(device)]
+    def tasks(self, device: str, *, sets: int = 0, drawn: int = 0, seed: int = 0) -> list[StructureTask]:
+        """The library's tasks on `device`, by structure name; numbers as in `Structure.instances`."""
+        return [
+            task
+            for name in sorted(self._structures)
+            for task in self._structures[name].instances(device, sets=sets, drawn=drawn, seed=seed)
+        ]
 
     def generate(self, task: StructureTask) -> str | None:
-        """Our kernel for exactly this PyTorch module on this device; None for a structure or size we have none for."""
+        """Our kernel for exactly this PyTorch module on this device; None where we have none."""
         structure = self._structures.get(task.name)
         if structure is None:
             return None
         try:
-            known = structure.instances(task.device)
+            ours = structure.task(task.device, task.dims)
         except UsageError:
             return None
-        return next((one.kernel_code for one in known if one.pytorch_code == task.pytorch_code), None)
+        return ours.kernel_code if ours.pytorch_code == task.pytorch_code else None

@@ -102,7 +102,7 @@ class _Module:
             self.data = source.encode()
         except (SyntaxError, UnicodeEncodeError) as error:
             raise _Refused(Reason.NOT_PYTHON, str(error)) from None
-        self.names = Names(self.tree)
+        self.names = Names(ast.walk(self.tree))
         self.lines = _line_starts(self.data, len(_BOM.encode()) if text != source else 0)
         self.values: dict[str, list[tuple[_Setter, ast.expr | None]]] = {}
         for node in ast.walk(self.tree):

@@ -133,7 +133,7 @@ class _Class:
 
 class _File:
     def __init__(self, tree: ast.Module) -> None:
-        self.names = Names(tree)
+        self.names = Names(ast.walk(tree))
         self.classes = {one.name: _Class(one) for one in tree.body if isinstance(one, ast.ClassDef)}
         self.functions = {one.name: one for one in tree.body if isinstance(one, _Function)}
 

@@ -52,7 +52,7 @@ def parameter_count(source: str) -> int | None:
 
 class _Model:
     def __init__(self, tree: ast.Module) -> None:
-        self.names = Names(tree)
+        self.names = Names(ast.walk(tree))
         self.known: dict[str, Any] = {}
         for node in tree.body:
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
