@@ -12,7 +12,6 @@ uniform ones (kernel-evaluation practice as in flashinfer-bench, BackendBench an
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,20 +20,24 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from dice_core.arena.inputs import UnsupportedValue, encode, leaves, map_leaves
+from dice_core.arena.leafvalues import altered, drawn, seed_of
 from dice_core.arena.trees import Node, tensors
 
 #: Calls that give back the very values they were given, for following a generator's output to the input list.
 _CARRIERS = {"to", "cuda", "cpu", "contiguous", "requires_grad_", "view", "reshape", "clone", "detach"}
-#: Scale of the one large row, in standard deviations of the others.
-_OUTLIER = 1e3
 
 
 @dataclass
 class Drawn:
-    """One set of inputs. `plain[i]` names the generator (`rand`, `randn`) that made tensor i unaltered."""
+    """One set of inputs.
+
+    `plain[i]` names the generator (`rand`, `randn`) that made tensor i unaltered, `recipes[i]` says from which seeds
+    tensor i can be drawn again anywhere.
+    """
 
     values: list[Any]
     plain: dict[int, str] = field(default_factory=dict)
+    recipes: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def light(self) -> Drawn:
         """The same without the values of plain tensors, which a redraw does not need."""
@@ -96,31 +99,36 @@ def draw(get_inputs: Callable[[], Any], seed: int, device: torch.device) -> Draw
 
 def redraw(base: Drawn, seed: int, device: torch.device) -> Drawn:
     """New values of the same distribution for every plain floating input, drawn on `device`; others are kept."""
-    generator = torch.Generator(device).manual_seed(seed)
 
     def change(index: int, leaf: torch.Tensor) -> torch.Tensor:
         kind = base.plain.get(index)
-        if kind is None:
-            return leaf
-        make = torch.rand if kind == "rand" else torch.randn
-        return make(leaf.shape, generator=generator, dtype=leaf.dtype, device=device)
+        return leaf if kind is None else drawn(leaf.shape, leaf.dtype, kind, seed_of(seed, index), device)
 
-    return Drawn(map_leaves(base.values, change), base.plain)
+    return Drawn(map_leaves(base.values, change), base.plain, _recipes(base, seed))
 
 
 def recipe(base: Drawn, seed: int, buffer: torch.Tensor | None, offset: int) -> Node:
-    """The tree of a redraw that each side makes itself: seeds for plain inputs, bytes in the region for others.
+    """The tree of a redraw that each side makes itself: see `described`."""
+    return described(Drawn(base.values, base.plain, _recipes(base, seed)), buffer, offset)
 
-    Nothing has to be copied between processes, which at KernelBench's sizes takes longer than the calls.
+
+def _recipes(base: Drawn, seed: int) -> dict[int, dict[str, Any]]:
+    return {index: {"kind": kind, "seed": seed_of(seed, index)} for index, kind in base.plain.items()}
+
+
+def described(made: Drawn, buffer: torch.Tensor | None, offset: int) -> Node:
+    """The tree of inputs: recipes for what has one, bytes in the region for the others.
+
+    With recipes nothing has to be copied between processes, which at KernelBench's sizes takes longer than the calls.
     """
     nothing = torch.empty(0)
     node, _ = encode(
-        map_leaves(base.values, lambda index, leaf: nothing.to(leaf.dtype) if index in base.plain else leaf),
+        map_leaves(made.values, lambda index, leaf: nothing.to(leaf.dtype) if index in made.recipes else leaf),
         buffer, offset)
-    for index, (told, leaf) in enumerate(zip(tensors(node), leaves(base.values), strict=True)):
-        if index in base.plain:
+    for index, (told, leaf) in enumerate(zip(tensors(node), leaves(made.values), strict=True)):
+        if index in made.recipes:
             told |= {"shape": list(leaf.shape), "nbytes": leaf.numel() * leaf.element_size(),
-                     "draw": {"kind": base.plain[index], "seed": (seed + 7919 * index) & ((1 << 63) - 1)}}
+                     "draw": made.recipes[index]}
     return node
 
 
@@ -141,71 +149,8 @@ def alter(base: Drawn, kind: str, seed: int) -> Drawn | None:
         return None
 
     def change(index: int, leaf: torch.Tensor) -> torch.Tensor:
-        if index not in base.plain or leaf.numel() == 0:
-            return leaf
-        generator = torch.Generator(leaf.device).manual_seed((seed + 7919 * index) & ((1 << 63) - 1))
-        if kind == "permuted":
-            # Equal sizes get the same order, so that what belongs together stays together.
-            shared = torch.Generator(leaf.device).manual_seed(seed)
-            return leaf[torch.randperm(leaf.shape[0], generator=shared, device=leaf.device)] if leaf.dim() else leaf
-        if kind == "composite":
-            return _composite(leaf, generator)
-        return _MAKERS[kind](leaf.shape, generator, leaf.device).to(leaf.dtype)
+        return altered(leaf, kind, seed, index) if index in base.plain else leaf
 
-    return Drawn(map_leaves(base.values, change), base.plain)
-
-
-_Maker = Callable[[torch.Size, torch.Generator, torch.device], torch.Tensor]
-
-
-def _rows(shape: torch.Size) -> tuple[int, ...]:
-    return (*shape[:-1], 1) if len(shape) else ()
-
-
-def _normal(shape: torch.Size, generator: torch.Generator, device: torch.device) -> torch.Tensor:
-    return torch.randn(shape, generator=generator, device=device)
-
-
-def _scaled(shape: torch.Size, generator: torch.Generator, device: torch.device) -> torch.Tensor:
-    made = torch.randn(shape, generator=generator, device=device)
-    uniform = [torch.rand(_rows(shape), generator=generator, device=device) for _ in range(3)]
-    if made.numel():
-        # With a few rows chance alone may leave out the large ones, on which an exponential overflows.
-        top = int(torch.randint(uniform[0].numel(), (), generator=generator, device=device))
-        for values, value in zip(uniform, (1.0, 0.0, 1.0), strict=True):
-            values.view(-1)[top] = value
-    offset = (uniform[0] * 6 - 3) * (uniform[1] < 0.5)
-    return made.add_(offset).mul_(torch.exp(math.log(10.0) * (uniform[2] * 4 - 2)))
-
-
-def _sparse(shape: torch.Size, generator: torch.Generator, device: torch.device) -> torch.Tensor:
-    made = torch.randn(shape, generator=generator, device=device).mul_(2).round_().mul_(0.5)
-    return made.masked_fill_(torch.rand(shape, generator=generator, device=device) < 0.5, 0.0)
-
-
-def _integers(shape: torch.Size, generator: torch.Generator, device: torch.device) -> torch.Tensor:
-    return torch.randint(-1, 2, shape, generator=generator, device=device, dtype=torch.int8).float()
-
-
-def _outlier(shape: torch.Size, generator: torch.Generator, device: torch.device) -> torch.Tensor:
-    made = torch.randn(shape, generator=generator, device=device)
-    rows = made.view(-1, shape[-1]) if len(shape) else made.view(1, 1)
-    rows[int(torch.randint(rows.shape[0], (), generator=generator, device=device))] *= _OUTLIER
-    return made
-
-
-_MAKERS: dict[str, _Maker] = {
-    "normal": _normal, "scaled": _scaled, "sparse": _sparse, "integers": _integers, "outlier": _outlier}
-
-
-def _composite(leaf: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The rows in parts, one for each kind; the first quarter keeps the problem's own values."""
-    rows = leaf.numel() // leaf.shape[-1] if leaf.dim() else 1
-    if rows < 8:
-        return _scaled(leaf.shape, generator, leaf.device).to(leaf.dtype)
-    made = leaf.clone(memory_format=torch.contiguous_format)
-    flat, step = made.view(rows, -1), rows // 8
-    for number, kind in enumerate(("normal", "normal", "scaled", "sparse", "integers", "outlier")):
-        part = flat[(2 + number) * step : (3 + number) * step]
-        part.copy_(_MAKERS[kind](part.shape, generator, leaf.device))
-    return made
+    recipes = {index: {**told, "alter": kind, "alter_seed": seed, "index": index}
+               for index, told in base.recipes.items()}
+    return Drawn(map_leaves(base.values, change), base.plain, recipes)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from dice_core.arena.leafvalues import altered, drawn
 from dice_core.arena.trees import ITEM_BYTES, Node, aligned
 
 _DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_BYTES}
@@ -35,9 +36,9 @@ def source_of(node: Node, buffer: torch.Tensor, device: torch.device) -> torch.T
     """The values of a tensor node: drawn on `device`, or a view of the region."""
     if "draw" not in node:
         return view_of(buffer, node)
-    generator = torch.Generator(device).manual_seed(node["draw"]["seed"])
-    make = torch.rand if node["draw"]["kind"] == "rand" else torch.randn
-    return make(node["shape"], generator=generator, dtype=_DTYPES[node["dtype"]], device=device)
+    told = node["draw"]
+    leaf = drawn(node["shape"], _DTYPES[node["dtype"]], told["kind"], told["seed"], device)
+    return altered(leaf, told["alter"], told["alter_seed"], told["index"]) if "alter" in told else leaf
 
 
 def encode(value: object, buffer: torch.Tensor | None, offset: int, *, strict: bool = True) -> tuple[Node, int]:

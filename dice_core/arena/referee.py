@@ -15,7 +15,7 @@ import torch
 
 from dice_core.arena import inputs as values
 from dice_core.arena import metrics, weights
-from dice_core.arena.drawing import Drawn, draw, recipe, redraw
+from dice_core.arena.drawing import Drawn, described, draw, recipe, redraw
 from dice_core.arena.frames import Channel, Frame
 from dice_core.arena.serving import Failure, attach, describe, serve
 from dice_core.arena.timedcall import TimedSide, start_device
@@ -30,6 +30,8 @@ _KEEP_LIMIT_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
 _SMALL_OUTPUT = 256
 #: Elements of larger ones that are compared at once.
 _STACKED = 1 << 22
+#: Inputs of trials from this size on are drawn by both sides where that is possible, instead of copied.
+_RECIPE_BYTES = 64 << 20
 #: Time that drawing one block's inputs through the problem's own generator may take.
 _DRAW_LIMIT_S = 0.3
 
@@ -65,7 +67,7 @@ class _Referee:
         self._init: Any = None
         self._get_inputs: Any = None
         self._base: Drawn = Drawn([])
-        self._all_plain = self._recipes = False
+        self._all_plain = self._recipes = self._large = False
         self._draw_s = 0.0
         self._maker: TrialMaker
         self._trials: dict[int, Trial] = {}
@@ -106,7 +108,7 @@ class _Referee:
                 changed = {name: value.cpu() for name, value in other.items()}
                 self._other_state = {**self._state, **changed} if changed else None
             self._get_inputs = module.get_inputs
-            self._maker = TrialMaker(self._model, self._get_inputs, self._device, other)
+            self._maker = TrialMaker(self._model, self._trial_inputs, self._device, other)
             drawn = self._draw(frame.whole("base_seed"))
             _, offset = values.encode(self._init, None, 0)
             for state in (self._state, self._other_state):
@@ -116,6 +118,7 @@ class _Referee:
             # Where every input is plain, timed inputs need no get_inputs(), and on a device that draws no bytes either.
             self._all_plain = len(self._base.plain) == len(tensors(node))
             self._recipes = self._device.type == "cuda" and self._all_plain
+            self._large = total_bytes(node) >= _RECIPE_BYTES
         except BaseException as error:
             told = describe(error)
             raise Failure("load", told["text"], error=told.get("error", "")) from error
@@ -148,6 +151,11 @@ class _Referee:
         self._draw_s = time.perf_counter() - begin
         return drawn
 
+    def _trial_inputs(self, seed: int) -> Drawn:
+        if self._recipes and self._large:
+            return redraw(self._base, seed, self._device)  # the worker can draw these itself
+        return draw(self._get_inputs, seed, self._device)
+
     def trial(self, frame: Frame) -> Mapping[str, Any]:
         """Inputs and expected outputs of one trial; facts about them, or why the trial does not count."""
         index = frame.whole("index")
@@ -168,9 +176,8 @@ class _Referee:
         return {"skipped": None, "traits": self._traits if index == 1 else None, **self._trials[index].facts}
 
     def publish(self, frame: Frame) -> Mapping[str, Any]:
-        """Write a trial's inputs into the input region."""
-        node, _ = values.encode(self._trials[frame.whole("index")].inputs.values, self._regions["inputs"], 0)
-        return {"node": node}
+        """Write a trial's inputs into the input region, those without a recipe."""
+        return {"node": described(self._trials[frame.whole("index")].inputs, self._regions["inputs"], 0)}
 
     def compare(self, frame: Frame) -> Mapping[str, Any]:
         """Errors of outputs in the evidence region against a trial."""

@@ -4,7 +4,7 @@ This side needs no torch: it validates trees that an untrusted worker wrote and 
 
 A tensor node is `{"k": "tensor", "dtype": …, "shape": […], "offset": …, "nbytes": …}`; other kinds are list, tuple,
 dict, none, bool, int, float (hexadecimal text) and str. An input's node may carry `"draw": {"kind": …, "seed": …}`
-instead of bytes in the region: both sides draw it on their device.
+instead of bytes in the region (with `alter`, `alter_seed` and `index` for harder values): both sides draw it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import torch
 
 from dice_core.arena import inputs as values
 from dice_core.arena import metrics, weights
-from dice_core.arena.drawing import Drawn, alter, draw
+from dice_core.arena.drawing import Drawn, alter
 from dice_core.arena.metrics import Yardstick
 from dice_core.arena.serving import Failure, describe
 from dice_core.arena.trees import total_bytes
@@ -51,16 +51,16 @@ class TrialMaker:
 
     Args:
         model: the reference, on `device`.
-        get_inputs: the problem's generator.
+        draws: gives the inputs of a seed.
         device: where it runs.
         other_weights: values by name for the trial of kind `weights`.
     """
 
     def __init__(
-        self, model: Any, get_inputs: Callable[[], Any], device: torch.device, other_weights: dict[str, torch.Tensor]
+        self, model: Any, draws: Callable[[int], Drawn], device: torch.device, other_weights: dict[str, torch.Tensor]
     ) -> None:
         self._model = model
-        self._get_inputs = get_inputs
+        self._draws = draws
         self._device = device
         self._other_weights = other_weights
         self._double: Any = None
@@ -76,7 +76,7 @@ class TrialMaker:
         optional = kind not in ("kernelbench", "fresh")
         if kind == "weights" and not self._other_weights:
             return "the reference has no parameters or buffers to alter"
-        drawn: Drawn | None = draw(self._get_inputs, seed, self._device)
+        drawn: Drawn | None = self._draws(seed)
         if drawn is not None and kind not in _OWN_GENERATOR:
             drawn = alter(drawn, kind, alter_seed)
         if drawn is None:

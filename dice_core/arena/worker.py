@@ -318,7 +318,7 @@ def mutated_inputs(arguments: list[Any], node: Any, region: torch.Tensor) -> lis
     sent = [leaf for item in node["items"] for leaf in tensors(item)]
     return [
         index for index, (leaf, told) in enumerate(zip(values.leaves(arguments), sent, strict=True))
-        if not values.same_bytes(leaf, values.view_of(region, told))
+        if not values.same_bytes(leaf, values.source_of(told, region, leaf.device))
     ]
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from dice_core.arena import weights
-from dice_core.arena.drawing import Drawn, alter, draw, redraw
+from dice_core.arena import inputs, weights
+from dice_core.arena.drawing import Drawn, alter, described, draw, redraw
+from dice_core.arena.trees import tensors
 
 CPU = torch.device("cpu")
 KINDS = ("normal", "scaled", "sparse", "integers", "outlier", "permuted", "composite")
@@ -118,3 +119,25 @@ def test_one_row_is_always_large_enough_for_an_exponential_to_overflow(shape: tu
         altered = alter(base, "scaled", seed)
         assert altered is not None
         assert torch.exp(altered.values[0]).isinf().any()
+
+
+@pytest.mark.parametrize("kind", ["", "normal", "scaled", "sparse", "integers", "outlier", "permuted", "composite"])
+def test_a_recipe_gives_the_very_values_that_the_other_side_drew(kind: str) -> None:
+    def get_inputs() -> list[Any]:
+        by_name = {"b": torch.randn(6, 4), "a": torch.rand(3, 16, 5, dtype=torch.float16)}
+        return [torch.rand(24, 8), by_name, torch.rand(7) * 2, 3]
+
+    device = torch.device("cpu")
+    base = draw(get_inputs, 1, device).light()
+    made = redraw(base, 5, device)
+    if kind:
+        altered = alter(made, kind, 9)
+        assert altered is not None
+        made = altered
+    region = torch.zeros(1 << 12, dtype=torch.uint8)
+    node = described(made, region, 0)
+    assert [("draw" in leaf) for leaf in tensors(node)] == [True, True, True, False]  # the product has no recipe
+    got = inputs.decode(node, region, device)
+    for ours, theirs in zip(inputs.leaves(got), inputs.leaves(made.values), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -54,7 +55,8 @@ def test_a_generator_that_insists_on_the_host_is_obeyed() -> None:
 def test_all_trials_and_traits() -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     model = Model().cuda()
-    maker = TrialMaker(model, get_inputs, torch.device("cuda"), randomised(model, 3))
+    device = torch.device("cuda")
+    maker = TrialMaker(model, partial(draw, get_inputs, device=device), device, randomised(model, 3))
     made = {}
     for trial in TRIALS:
         one = maker.make(trial.kind, 100 + trial.draw_index, 200 + trial.index, 3, trial.index)

@@ -6,6 +6,7 @@ In one process, without the arena: what is tested is the inputs, the measures an
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from torch import nn
 
 from dice_core.arena import inputs, metrics
 from dice_core.arena.correctness import TRIALS, check_values
+from dice_core.arena.drawing import draw
 from dice_core.arena.trees import derive_seed
 from dice_core.arena.trials import Trial, TrialMaker
 from dice_core.arena.weights import randomised, replaced, to_tf32
@@ -201,7 +203,7 @@ def test_honest_implementations_pass_and_wrong_ones_do_not(name: str, seed: int)
     torch.manual_seed(seed)
     model = build()
     other = randomised(model, seed)
-    maker = TrialMaker(model, get_inputs, torch.device("cpu"), other)
+    maker = TrialMaker(model, partial(draw, get_inputs, device=torch.device("cpu")), torch.device("cpu"), other)
     trials = []
     for trial in TRIALS:
         made = maker.make(trial.kind, derive_seed("s", seed, trial.draw_index), derive_seed("a", seed, trial.index), 3,

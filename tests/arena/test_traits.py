@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from arena_helpers import LINEAR, TANH, candidate, run
 
 from dice_core.arena import traits
+from dice_core.arena.drawing import draw
 from dice_core.arena.trials import Trial, TrialMaker
 from dice_core.arena.weights import randomised
 from dice_core.bench.problems import load_suite, select, with_sizes
@@ -49,7 +51,8 @@ def traits_of(source: str) -> dict[str, dict[str, Any]]:
     torch.manual_seed(1)
     with torch.no_grad():
         model = module["Model"](*module["get_init_inputs"]())
-    maker = TrialMaker(model, module["get_inputs"], torch.device("cpu"), randomised(model, 5))
+    cpu = torch.device("cpu")
+    maker = TrialMaker(model, partial(draw, module["get_inputs"], device=cpu), cpu, randomised(model, 5))
     first, second = maker.make("kernelbench", 11, 0, 3, 0), maker.make("fresh", 12, 0, 4, 1)
     assert isinstance(first, Trial) and isinstance(second, Trial)
     return {one["trait"]: one for one in traits.problem_traits(maker, first, second, 3, 77)}
