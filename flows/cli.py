@@ -36,8 +36,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Plan = Annotated[str | None, typer.Option(help="Timing plan: quick or standard.")]
 Name = Annotated[str, typer.Option(help="Name of the evaluation; also its run folder.")]
-SOURCES_HELP = ("Files or folders (Parquet, Arrow, JSON, JSONL, CSV; gzip or zstd) or hf://datasets/owner/name[@revision]"
-                "[/path]. NAME= before one says which declared data set it is; else its columns tell.")
+SOURCES_HELP = ("Files or folders (Parquet, Arrow, JSON, JSONL, CSV; plain, gzip or zstd), or "
+                "hf://datasets/OWNER/NAME@REVISION/PATH (revision and path may be left out). DATASET= before one says "
+                "which declared data set it is; else its columns tell.")
 Dataset = Annotated[str, typer.Option(help="Data set of the sources: a declared name, or the path of a source.toml.")]
 Licence = Annotated[str, typer.Option(help="Licence of the sources, instead of what their source.toml says.")]
 JoinFile = Annotated[Path | None, typer.Option("--join", help="File that rows are completed from, where they only name "

@@ -33,7 +33,8 @@ def curate(
     augment = augment and bool(ingested.rows)  # tasks alone are no reason to make a version of structures
     curation = identify(run, ingested, config, augmented=augment)
     if known := version_of_curation(run, curation):
-        return Outcome("curate", False, {"dataset_version": known, "curation": curation})
+        return Outcome("curate", False, {"dataset_version": known, "curation": curation,
+                                         "notes": list(ingested.notes)})
 
     contract = check_contract(run, ingested)
     unique = drop_duplicates(run, contract)
