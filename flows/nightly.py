@@ -26,7 +26,7 @@ def nightly(run: Run, sources: Sequence[SourceRequest | Path], recipe: str, suit
     `suite` holds the problems that the new model is asked, `others` evaluations to be made beside the model's.
     """
     left = reap(run)
-    curated = curate(run, sources)
+    curated = curate(run, sources, nightly=True, update=True)
     trained = train(run, curated.facts["dataset_version"], recipe)
     model = evaluation_of_model(run, trained.facts["model"], suite.value)
     evaluated = [evaluate(run, Held(one), run.settings.runs_dir / one.name) for one in [*others.value, model]]

@@ -31,7 +31,7 @@ def record_without_version(
                              more_sources=[library] if library is not None else [])
     with run.lake() as lake:
         lake.commit(tables, message=f"curation {curation}, nothing kept", run_id=run.run_id)
-    if ingested.tasks and not ingested.rows:
+    if ingested.tasks and not ingested.counters["kept"]:
         raise ContractError(f"these are tasks, not records: {len(ingested.tasks)} modules without a kernel. They are "
                             "kept as problems in the lake (table problem); there is nothing to curate")
     raise ContractError(f"no record passed the funnel, so there is no dataset version; what became of each of the "
