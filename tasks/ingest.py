@@ -100,7 +100,6 @@ def version_of_curation(run: Run, curation: str) -> str | None:
     return ids[0] if ids else None
 
 
-@task(cache_policy=NO_CACHE)
 def remember_nights(run: Run, read: SourcesRead) -> None:
     """Write down what the folders of this night held, once all of it is in the lake."""
     for night in read.nights:

@@ -59,7 +59,7 @@ def night(run: Run, folder: Path, number: int) -> tuple[SourcesRead, Step, str]:
     with run.lake() as lake:
         lake.commit(tables, message="night", run_id=run.run_id)
         assert [check.name for check in run_checks(lake) if not check.passed] == []
-    remember_nights.fn(run, read)
+    remember_nights(run, read)
     return read, contract, curation
 
 
@@ -142,7 +142,7 @@ def test_a_gone_file_that_never_reached_the_lake_is_named(
     folder = tmp_path / "in"
     lost = write(folder / "lost.jsonl", rows[:2])
     write(folder / "kept.jsonl", rows[2:4])
-    remember_nights.fn(run, read_sources.fn(run, [SourceRequest(folder)], nightly=True))  # and killed before the commit
+    remember_nights(run, read_sources.fn(run, [SourceRequest(folder)], nightly=True))  # and killed before the commit
     lost.unlink()
     read = read_sources.fn(run, [SourceRequest(folder)], nightly=True)
     assert len(read.new.rows) == 2
