@@ -20,13 +20,16 @@ from tasks.publish import write_report
 
 
 @flow(name="nightly", validate_parameters=False)
-def nightly(run: Run, sources: Sequence[SourceRequest | Path], recipe: str, suite: Held, others: Held) -> Outcome:
+def nightly(
+    run: Run, sources: Sequence[SourceRequest | Path], recipe: str, suite: Held, others: Held, *,
+    accept_columns: bool = False,
+) -> Outcome:
     """Every step looks first whether its result is there already, so a second night on the same input does nothing.
 
     `suite` holds the problems that the new model is asked, `others` evaluations to be made beside the model's.
     """
     left = reap(run)
-    curated = curate(run, sources, nightly=True, update=True)
+    curated = curate(run, sources, nightly=True, update=True, accept_columns=accept_columns)
     trained = train(run, curated.facts["dataset_version"], recipe)
     model = evaluation_of_model(run, trained.facts["model"], suite.value)
     evaluated = [evaluate(run, Held(one), run.settings.runs_dir / one.name) for one in [*others.value, model]]
