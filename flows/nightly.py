@@ -39,5 +39,5 @@ def nightly(
     report = write_report(run) if worked or not run.settings.report_dir.is_dir() else run.settings.report_dir
     facts = {"dataset_version": curated.facts["dataset_version"], "model": trained.facts["model"],
              "evaluations": [one.facts["evaluation"] for one in evaluated], "report": str(report),
-             "steps_that_worked": [one.flow for one in done if one.worked]}
+             "notes": curated.facts["notes"], "steps_that_worked": [one.flow for one in done if one.worked]}
     return Outcome("nightly", worked, facts, imperfect=sum(one.imperfect for one in done))
