@@ -4,6 +4,7 @@
     ├── UsageError                2  the request itself is wrong (flag, name, missing file)
     ├── ContractError             3  a contract or a check failed
     │   ├── SourceError              a source file cannot be read as what it claims to be
+    │   │   └── HubError                 the hub does not answer, or not as a hub
     │   └── SchemaError              columns are missing, extra or of another type
     ├── AuditError                4  stored bytes and their recorded hash differ
     ├── PartialError              5  finished, with quarantined or failed items
@@ -43,6 +44,10 @@ class ContractError(DiceError):
 
 class SourceError(ContractError):
     """A source file cannot be read as what it claims to be (empty, truncated, another format)."""
+
+
+class HubError(SourceError):
+    """The hub that a source is on does not answer, or not as a hub, and the source is not in the home."""
 
 
 class SchemaError(ContractError):

@@ -34,13 +34,15 @@ for name, group in (("run", run_app), ("bundle", bundle_app), ("datasets", datas
 Device = Annotated[str | None, typer.Option(help="auto, cpu or cuda.")]
 Plan = Annotated[str | None, typer.Option(help="Timing plan: quick or standard.")]
 Name = Annotated[str, typer.Option(help="Name of the evaluation; also its run folder.")]
-SOURCES_HELP = ("Files or folders (Parquet, Arrow, JSON, JSONL, CSV; gzip or zstd) or "
-                "hf://datasets/OWNER/NAME@REVISION/PATH (revision and path may be left out). "
-                "NAME= before one says which declared data set it is; else its columns tell.")
+SOURCES_HELP = ("Files or folders (Parquet, Arrow, JSON, JSONL, CSV; plain, gzip or zstd), or "
+                "hf://datasets/OWNER/NAME@REVISION/PATH (revision and path may be left out). DATASET= before one says "
+                "which declared data set it is; else its columns tell.")
 Dataset = Annotated[str, typer.Option(help="Data set of the sources: a declared name, or the path of a source.toml.")]
 Licence = Annotated[str, typer.Option(help="Licence of the sources, instead of what their source.toml says.")]
 JoinFile = Annotated[Path | None, typer.Option("--join", help="File that rows are completed from, where they only name "
                                                "their problem.")]
+AcceptColumns = Annotated[bool, typer.Option("--accept-columns", help="Take the columns as they are, though they have "
+                                             "changed since they were last curated here.")]
 Suite = Annotated[Path | None, typer.Option(help="Problems: Parquet, JSONL or a folder level<L>/<n>_<name>.py "
                                                  "(default: the bundled tasks).")]
 Problems = Annotated[str, typer.Option(help="Which problems, e.g. 1, 1/19, 1/1-20,2/3 (default: all).")]
@@ -106,13 +108,14 @@ def run_nightly(
     sources: Annotated[list[str] | None, typer.Argument(help=f"{SOURCES_HELP} Default: bundled samples.")] = None,
     dataset: Dataset = "", licence: Licence = "", join: JoinFile = None,
     device: Device = None, plan: Plan = None, recipe: Annotated[str, typer.Option(help="Training recipe.")] = "tiny",
-    suite: Suite = None, dry_run: DryRun = False, as_json: Json = False,
+    suite: Suite = None, accept_columns: AcceptColumns = False, dry_run: DryRun = False, as_json: Json = False,
 ) -> None:
-    """Curate, train, evaluate and report. A second run on the same input does no work and says so."""
+    """Curate, train, evaluate and report. Only new files are read; the same input again does no work and says so."""
     from flows.entry import run_nightly as run
 
     requests = requests_of(sources or [], dataset, licence, join)
-    finish(run(settings_of(context, device=device, plan=plan), requests, recipe, suite, dry_run=dry_run), as_json)
+    finish(run(settings_of(context, device=device, plan=plan), requests, recipe, suite, dry_run=dry_run,
+               accept_columns=accept_columns), as_json)
 
 
 @run_app.command("curate")
@@ -124,8 +127,7 @@ def run_curate(
     evidence: Annotated[str | None, typer.Option(help="auto, claimed or measured.")] = None,
     overlap: Annotated[Path | None, typer.Option(help="Suite whose problems must not be in the data.")] = None,
     augment: Annotated[bool, typer.Option(help="Add structures from the offline library.")] = True,
-    accept_columns: Annotated[bool, typer.Option("--accept-columns", help="Take the columns as they are, though they "
-                                                 "have changed since they were last curated here.")] = False,
+    accept_columns: AcceptColumns = False,
     update: Annotated[bool, typer.Option("--update", help="Look for newer commits of hub data sets, instead of staying "
                                          "at those that this home has locked.")] = False,
     augment_all: Annotated[bool, typer.Option("--augment-all", help="All listed sizes of each structure, not one.")]

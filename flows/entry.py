@@ -126,7 +126,7 @@ def run_evaluate(
 
 def run_nightly(
     settings: Settings, sources: Sequence[SourceRequest], recipe: str, suite: Path | None, *, dry_run: bool,
-    bundled_kernels: bool = False,
+    bundled_kernels: bool = False, accept_columns: bool = False,
 ) -> Outcome:
     """`dice run nightly`; without sources it works on the bundled samples."""
     device = resolve_device(settings.device)
@@ -141,7 +141,7 @@ def run_nightly(
         from flows.nightly import nightly
 
         others = [bundled_evaluation(settings, run.device)] if bundled_kernels else []
-        return nightly(run, sources, recipe, Held(problems), Held(others))
+        return nightly(run, sources, recipe, Held(problems), Held(others), accept_columns=accept_columns)
 
 
 def bundled_evaluation(settings: Settings, device: str) -> Evaluation:

@@ -9,6 +9,7 @@ from prefect.cache_policies import NO_CACHE
 
 from dice_core.curation import pipeline
 from dice_core.curation.cuke import NAME, write_version
+from dice_core.curation.ingest import TASK
 from dice_core.curation.pipeline import CurationConfig, Ingested, Step
 from dice_core.curation.tables import curation_tables, version_tables
 from dice_core.errors import ContractError
@@ -31,8 +32,9 @@ def record_without_version(
                              more_sources=[library] if library is not None else [])
     with run.lake() as lake:
         lake.commit(tables, message=f"curation {curation}, nothing kept", run_id=run.run_id)
-    if ingested.tasks and not ingested.rows:
-        raise ContractError(f"these are tasks, not records: {len(ingested.tasks)} modules without a kernel. They are "
+    tasks = ingested.counters.get(f"out:{TASK}", 0)
+    if tasks and not ingested.counters["kept"]:
+        raise ContractError(f"these are tasks, not records: {tasks} modules without a kernel. They are "
                             "kept as problems in the lake (table problem); there is nothing to curate")
     raise ContractError(f"no record passed the funnel, so there is no dataset version; what became of each of the "
                         f"{ingested.counters['in']} rows is in the lake: dice query \"select * from rpt_funnel where "

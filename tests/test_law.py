@@ -17,6 +17,7 @@ DOORS = {
     "prefect": ("flows/", "tasks/"),
     "mlflow": ("dice_core/tracking.py", "dice_core/model/pyfunc.py"),
     "duckdb": ("dice_core/lake/",),
+    "huggingface_hub": ("dice_core/curation/hub.py",),
     "great_expectations": ("dice_core/curation/contracts.py",),
     "typer": ("flows/",),
     "rich": ("flows/",),

@@ -46,10 +46,13 @@ def detect(path: Path, *, limit_bytes: int = EXPANDED_LIMIT_BYTES) -> Found:
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
-    if path.stat().st_size == 0:
-        raise SourceError(f"{path}: the file is empty (0 bytes)")
-    with path.open("rb") as raw:
-        codec = codec_of(path, raw.read(8))
+    try:
+        if path.stat().st_size == 0:
+            raise SourceError(f"{path}: the file is empty (0 bytes)")
+        with path.open("rb") as raw:
+            codec = codec_of(path, raw.read(8))
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}") from None
     with open_bytes(path, codec, limit_bytes) as stream:
         head = stream.read(_HEAD_BYTES)
     if not head:

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from dice_core.curation.sources import SILENT_NAMES
-from dice_core.errors import SourceError, UsageError
+from dice_core.errors import HubError, SourceError, UsageError
 from dice_core.files import fsync_dir, sha256_file, write_atomic
 from dice_core.records import utc_now
 
@@ -56,10 +56,6 @@ class Fetched:
     files: Mapping[str, Path]  #: by their path in the data set
     revision: str  #: the commit
     notes: tuple[str, ...] = ()
-
-
-class Unreachable(SourceError):
-    """The hub does not answer, or not as a hub."""
 
 
 def parse_place(uri: str) -> HubPlace:
@@ -127,13 +123,13 @@ class Hub:
             return str(locked["revision"])
         try:
             info = self._ask(place, lambda: self._api().dataset_info(place.repo, revision=name, files_metadata=True))
-        except Unreachable as error:
+        except HubError as error:
             if locked is None:
                 raise
             notes.append(f"{error}; commit {locked['revision'][:12]} of {locked['resolved_at'][:10]} is used instead")
             return str(locked["revision"])
         if not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):
-            raise Unreachable(f"{self._endpoint} does not answer as a hub: it names no commit of {place.repo}@{name}")
+            raise HubError(f"{self._endpoint} does not answer as a hub: it names no commit of {place.repo}@{name}")
         self._keep_listing(place, info)
         return info.sha
 
@@ -143,7 +139,7 @@ class Hub:
         if not file.is_file():
             info = self._ask(place, lambda: self._api().dataset_info(place.repo, revision=commit, files_metadata=True))
             if info.sha != commit:
-                raise Unreachable(f"{self._endpoint} answered with commit {info.sha} for {place.repo}@{commit}")
+                raise HubError(f"{self._endpoint} answered with commit {info.sha} for {place.repo}@{commit}")
             self._keep_listing(place, info)
         found: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
         return found
@@ -191,7 +187,7 @@ class Hub:
 
         what = f"{place.repo}{'/' + path if path else ''}"
         if self._offline:
-            raise Unreachable(f"hf://datasets/{what} is not wholly in this home, and HF_HUB_OFFLINE forbids to ask")
+            raise HubError(f"hf://datasets/{what} is not wholly in this home, and HF_HUB_OFFLINE forbids to ask")
         failure = ""
         for number in range(_TRIES):
             if number:
@@ -205,7 +201,7 @@ class Hub:
                 failure = f"status {status}"
             except (HTTPError, OSError) as error:
                 failure = " ".join(str(error).split())[:200] or type(error).__name__
-        raise Unreachable(f"hf://datasets/{what} cannot be fetched from {self._endpoint} ({_TRIES} tries): {failure}")
+        raise HubError(f"hf://datasets/{what} cannot be fetched from {self._endpoint} ({_TRIES} tries): {failure}")
 
     def _api(self) -> Any:
         from huggingface_hub import HfApi

@@ -40,15 +40,16 @@ class Ingested:
     step: str = "ingest"
     tasks: tuple[TaskRow, ...] = ()
     seen: Mapping[str, Seen] = field(default_factory=dict)  #: by data set
-    declarations: tuple[str, ...] = ()  #: sha256 of every source.toml that rows were read by
-
-    @property
-    def not_selected(self) -> int:
-        """Rows that a declaration leaves out on purpose: no fault of the source."""
-        return self.counters.get(f"out:{NOT_SELECTED}", 0)
+    declarations: tuple[str, ...] = ()  #: hash of every declaration that rows were read by
+    readings: Mapping[str, str] = field(default_factory=dict)  #: reading id by source file, of the files read here
 
 
-def ingest(sources: Iterable[SourceSpec | Path], *, limit_bytes: int = EXPANDED_LIMIT_BYTES) -> Ingested:
+def out_on_purpose(counters: Mapping[str, int]) -> int:
+    """Rows that left at `ingest` and are no fault: not selected by the declaration, or tasks."""
+    return counters.get(f"out:{NOT_SELECTED}", 0) + counters.get(f"out:{TASK}", 0)
+
+
+def ingest(sources: Iterable[Source | SourceSpec | Path], *, limit_bytes: int = EXPANDED_LIMIT_BYTES) -> Ingested:
     """Read all rows of all sources. A file whose content was read already counts once and is noted.
 
     Raises:
@@ -65,9 +66,7 @@ def ingest(sources: Iterable[SourceSpec | Path], *, limit_bytes: int = EXPANDED_
     declarations: set[str] = set()
     joined: dict[str, SourceFile] = {}
     for given in sources:
-        spec = SourceSpec(given) if isinstance(given, Path) else given
-        source = read_source(spec.path, uri=spec.uri, revision=spec.revision, licence=spec.licence,
-                             dataset=spec.dataset, join=spec.join, limit_bytes=limit_bytes)
+        source = open_source(given, limit_bytes)
         if (first := files.get(source.file.sha256)) is not None:
             notes.append(f"{source.file.uri}: the same content as {first.uri}; its rows count once")
             continue
@@ -93,6 +92,15 @@ def ingest(sources: Iterable[SourceSpec | Path], *, limit_bytes: int = EXPANDED_
     # A file that only completes rows is a source too: with another one the records differ.
     return Ingested(tuple(rows), tuple(quarantine), tuple({**joined, **files}.values()), counters, tuple(notes),
                     tasks=tuple(tasks), seen=seen, declarations=tuple(sorted(declarations)))
+
+
+def open_source(given: Source | SourceSpec | Path, limit_bytes: int = EXPANDED_LIMIT_BYTES) -> Source:
+    """Find out what a source is, if that is not known yet (`read_source`)."""
+    if isinstance(given, Source):
+        return given
+    spec = SourceSpec(given) if isinstance(given, Path) else given
+    return read_source(spec.path, uri=spec.uri, revision=spec.revision, licence=spec.licence, dataset=spec.dataset,
+                       join=spec.join, limit_bytes=limit_bytes)
 
 
 def _merge(seen: dict[str, Seen], source: Source) -> None:

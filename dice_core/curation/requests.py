@@ -40,6 +40,12 @@ class SourceRequest:
                      for path, file in fetched.files.items()]
             return specs, list(fetched.notes)
         files, notes = files_below(self.place) if self.place.is_dir() else ([self.place], [])
+        if self.place.is_dir():
+            # A file that rows are joined to lies beside them, and is no source of rows itself.
+            known = (self.dataset,) if self.dataset else declared()
+            joins = {layout.join.file for one in known for layout in one.layouts if layout.join}
+            notes += [f"not read for rows: {file} (rows are joined to it)" for file in files if file.name in joins]
+            files = [file for file in files if file.name not in joins]
         return [SourceSpec(file, licence=self.licence, dataset=self.dataset, join=self.join) for file in files], notes
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dice_core.curation.cuke import NAME, CukeVersion, Funnel
 from dice_core.curation.pipeline import CurationConfig, Ingested, Step
+from dice_core.curation.readings import counters_by_file
 from dice_core.records import SourceFile, TrainingRecord, canonical_json, problem_id, utc_now
 
 Rows = list[dict[str, Any]]
@@ -67,7 +68,7 @@ def curation_tables(
         "quarantine": [
             {"quarantine_id": row.quarantine_id, **asdict(row), "quarantined_at": now} for row in quarantine
         ],
-        "counter": counter_rows(run_id, curation, counters),
+        "counter": [*counter_rows(run_id, curation, counters), *_reading_rows(run_id, ingested, steps)],
     }
 
 
@@ -87,6 +88,16 @@ def record_tables(records: Iterable[TrainingRecord], ingested_at: str) -> dict[s
             "entry_point": "ModelNew",
         }
     return {"training_record": rows, "problem": list(problems.values()), "kernel": list(kernels.values())}
+
+
+def _reading_rows(run_id: str, ingested: Ingested, steps: Sequence[Step]) -> Rows:
+    """Counters of each file that was read, so that a later curation need not read it again."""
+    contract = next((step for step in steps if step.step == "contract"), None)
+    if contract is None:
+        return []
+    found = counters_by_file(ingested, contract)
+    return [row for name, (first, second) in found.items()
+            for row in counter_rows(run_id, ingested.readings[name], {"ingest": first, "contract": second})]
 
 
 def counter_rows(run_id: str, scope: str, counters: Mapping[str, Mapping[str, int]]) -> Rows:

@@ -7,7 +7,7 @@ WITH run AS (
     SELECT counter.scope, counter.run_id
     FROM counter
     LEFT JOIN curation ON curation.curation_id = counter.scope
-    WHERE counter.step <> 'attempts'
+    WHERE counter.step <> 'attempts' AND counter.scope NOT LIKE 'rdg_%'  -- of readings of single files
     GROUP BY counter.scope, counter.run_id, curation.run_id
     QUALIFY row_number() OVER (
         PARTITION BY counter.scope

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hub_server import FakeHub, serve
 
-from dice_core.curation.hub import Hub, HubPlace, Unreachable, parse_place
+from dice_core.curation.hub import Hub, HubPlace, parse_place
 from dice_core.curation.ingest import ingest
 from dice_core.curation.requests import parse_request
-from dice_core.errors import SourceError, UsageError
+from dice_core.errors import HubError, SourceError, UsageError
 from dice_core.files import sha256_bytes
 
 MakeRow = Callable[..., dict[str, Any]]
@@ -181,7 +181,7 @@ def test_without_a_server(tmp_path: Path, rows: bytes) -> None:
     assert fetched.files["rows.jsonl"].read_bytes() == rows
     assert "cannot be fetched" in fetched.notes[0] and f"{commit[:12]}" in fetched.notes[0]
     # Nothing is here.
-    with pytest.raises(Unreachable, match=r"hf://datasets/owner/other cannot be fetched from http://127"):
+    with pytest.raises(HubError, match=r"hf://datasets/owner/other cannot be fetched from http://127"):
         hub_of(tmp_path, server).fetch(HubPlace("owner/other"))
 
 

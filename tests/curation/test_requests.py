@@ -77,6 +77,18 @@ def test_a_folder_becomes_its_files_and_the_hub_its_fetched_ones(tmp_path: Path,
     assert len(notes) == 2 and "what.bin" in notes[0] and notes[1] == "pinned"
 
 
+def test_a_file_that_rows_are_joined_to_is_no_source_in_a_folder(tmp_path: Path, make_row: MakeRow) -> None:
+    run = {"run": "r", "model": "m", "level": 1, "problem_id": 2, "sample_id": 0, "problem_name": "p",
+           "kernel_code": make_row(0)["generated_code"], "claimed_compiled": True, "claimed_correct": True,
+           "claimed_runtime_ms": 1.5, "claimed_hardware": None}
+    write(tmp_path / "runs.jsonl", [run])
+    write(tmp_path / "kernelbench_v0_2.parquet", [{"level": 1, "problem_id": 2, "code": make_row(0)["pytorch_code"]}])
+    specs, notes = SourceRequest(tmp_path).specs(nobody)
+    assert [spec.path.name for spec in specs] == ["runs.jsonl"]
+    assert len(notes) == 1 and "rows are joined to it" in notes[0]
+    assert ingest(specs).rows[0].values["pytorch_code"] == make_row(0)["pytorch_code"]
+
+
 def read(path: Path, rows: list[dict[str, Any]]) -> Ingested:
     specs, _ = parse_request(str(write(path, rows))).specs(nobody)
     return ingest(specs)
