@@ -114,6 +114,8 @@ def run_curate(
     threshold: Annotated[float | None, typer.Option(help="Least speedup (default: 2.0).")] = None,
     evidence: Annotated[str | None, typer.Option(help="auto, claimed or measured.")] = None,
     overlap: Annotated[Path | None, typer.Option(help="Suite whose problems must not be in the data.")] = None,
+    mixture: Annotated[Path | None, typer.Option(help="Recipe of the mixture: sources, balance, validation share "
+                                                      "(TOML; default: take everything).")] = None,
     augment: Annotated[bool, typer.Option(help="Add structures from the offline library.")] = True,
     device: Device = None, plan: Plan = None, dry_run: DryRun = False, as_json: Json = False,
 ) -> None:
@@ -121,7 +123,7 @@ def run_curate(
     from flows.entry import run_curate as run
 
     settings = settings_of(context, device=device, plan=plan, evidence=evidence, speedup_threshold=threshold)
-    finish(run(settings, sources, overlap, augment=augment, dry_run=dry_run), as_json)
+    finish(run(settings, sources, overlap, mixture, augment=augment, dry_run=dry_run), as_json)
 
 
 @run_app.command("train")

@@ -10,7 +10,7 @@ from prefect import flow
 from dice_core.curation.pipeline import CurationConfig
 from dice_core.records import utc_now
 from flows.outcome import Outcome
-from tasks.assemble import assemble, record_without_version
+from tasks.assemble import assemble, choose_members, record_without_version
 from tasks.augment import keep_verified, propose
 from tasks.context import Run
 from tasks.contract import check_contract, curation_config
@@ -21,10 +21,12 @@ from tasks.publish import show_table
 
 
 @flow(name="curate", validate_parameters=False)
-def curate(run: Run, sources: Sequence[Path], suite: Path | None = None, *, augment: bool = True) -> Outcome:
+def curate(
+    run: Run, sources: Sequence[Path], suite: Path | None = None, mixture: Path | None = None, *, augment: bool = True
+) -> Outcome:
     """Contract, duplicates, overlap, honesty, then speed, then structures; every row ends somewhere with a reason."""
     started_at = utc_now()
-    config: CurationConfig = curation_config(run, suite)
+    config: CurationConfig = curation_config(run, suite, mixture)
     ingested = read_sources(run, sources)
     curation = identify(run, ingested, config, augmented=augment)
     if known := version_of_curation(run, curation):
@@ -40,12 +42,13 @@ def curate(run: Run, sources: Sequence[Path], suite: Path | None = None, *, augm
     structures = keep_verified(run, proposed, config, measured)
 
     steps = [contract, unique, apart, honest, fast, structures]
-    if not fast.kept and not structures.kept:
+    steps.append(choose_members(run, config, ingested, steps, library))
+    if not steps[-1].kept:
         record_without_version(run, curation, config, ingested, steps, library, started_at)
     version = assemble(run, curation, config, ingested, steps, library, started_at)
     show_table(run, "funnel", "Curation funnel", "select * from rpt_funnel")
     lost = ingested.counters["in"] - len(contract.records)
     facts = {"dataset_version": version, "curation": curation, "rows_in": ingested.counters["in"],
              "quarantined": lost, "kept": len(fast.kept), "augmented": len(structures.kept),
-             "measured": len(measured), "notes": list(ingested.notes)}
+             "members": len(steps[-1].kept), "measured": len(measured), "notes": list(ingested.notes)}
     return Outcome("curate", True, facts, imperfect=lost)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from dice_core.bench.evaluation import Evaluation, from_candidates, from_pairs
 from dice_core.bench.kernelbench import read_kernel_folder
 from dice_core.bench.problems import load_suite, parse_sizes, select, with_sizes
+from dice_core.curation.mixture import read_mixture
 from dice_core.environment import resolve_device
 from dice_core.errors import SourceError, UsageError
 from dice_core.lake.catalog import Lake
@@ -66,10 +67,13 @@ def watched(settings: Settings) -> Iterator[Run]:
 
 
 def run_curate(
-    settings: Settings, sources: Sequence[Path], suite: Path | None, *, augment: bool, dry_run: bool
+    settings: Settings, sources: Sequence[Path], suite: Path | None, mixture: Path | None = None, *, augment: bool,
+    dry_run: bool,
 ) -> Outcome:
     """`dice run curate`."""
     _must_exist([*sources, *([suite] if suite else [])])
+    if mixture is not None:
+        read_mixture(mixture)  # a bad recipe is told before anything is started
     if dry_run:
         return Outcome("curate (dry run)", True, {"sources": [str(path) for path in sources],
                                                   "evidence": settings.evidence,
@@ -77,7 +81,7 @@ def run_curate(
     with watched(settings) as run:
         from flows.curate import curate
 
-        return curate(run, sources, suite, augment=augment)
+        return curate(run, sources, suite, mixture, augment=augment)
 
 
 def run_train(settings: Settings, dataset: str, recipe: str, *, dry_run: bool) -> Outcome:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dice_core.curation.concur import OPTIONAL_COLUMNS, REQUIRED_COLUMNS, SPEEDUP_COLUMN, RawRow, read_source
@@ -17,6 +17,8 @@ from dice_core.curation.contracts import check_rows, unfence
 from dice_core.curation.cuke import CukeVersion, Funnel, Kept, Recipe, assemble
 from dice_core.curation.dedup import deduplicate as drop_duplicates
 from dice_core.curation.honesty import check_honesty as drop_deceptive
+from dice_core.curation.mixture import STEP as CLOSING
+from dice_core.curation.mixture import Mixture, mix
 from dice_core.curation.overlap import OverlapIndex, OverlapPolicy
 from dice_core.curation.overlap import check_overlap as drop_overlap
 from dice_core.curation.speedup_filter import (
@@ -46,6 +48,7 @@ class CurationConfig:
     overlap: OverlapPolicy = "exclude"
     contract_sha256: str = ""
     suite_sha256: str = ""  #: of the benchmark suite's file; empty when none is given
+    mixture: Mixture = field(default_factory=Mixture)
 
     def as_text(self) -> dict[str, str]:
         """All options as text, as they enter ids, manifests and cards."""
@@ -57,6 +60,7 @@ class CurationConfig:
             "contract_sha256": self.contract_sha256,
             "suite_sha256": self.suite_sha256,
             "rules_version": str(RULES_VERSION),
+            **self.mixture.as_text(),
         }
 
 
@@ -201,6 +205,25 @@ def augment(records: Sequence[TrainingRecord], config: CurationConfig, measureme
     return Step("augment", step.records, counters, (*marked, *step.decisions), entered=tuple(records), kept=step.kept)
 
 
+def choose_members(
+    config: CurationConfig, ingested: Ingested, steps: Sequence[Step], *, more_sources: Sequence[SourceFile] = ()
+) -> Step:
+    """The closing step `cuke`: what the mixture takes of what the `speedup` and `augment` steps kept.
+
+    Raises:
+        DiceError: two steps kept the same record.
+    """
+    kept = [member for step in steps for member in step.kept]
+    if len({member.record.record_id for member in kept}) != len(kept):
+        raise DiceError(f"step {CLOSING}: two steps kept the same record")
+    uris = {file.source_file_id: file.uri for file in (*ingested.source_files, *more_sources)}
+    members, decisions = mix(kept, config.mixture, uris)
+    counters = _balance(CLOSING, len(kept), len(members), (one.rule for one in decisions))
+    records = tuple(member.record for member in members)
+    entered = tuple(member.record for member in kept)
+    return Step(CLOSING, records, counters, tuple(decisions), entered=entered, kept=tuple(members))
+
+
 def make_version(
     curation: str,
     config: CurationConfig,
@@ -210,13 +233,13 @@ def make_version(
     environment: Mapping[str, str] | None = None,
     more_sources: Sequence[SourceFile] = (),
 ) -> CukeVersion:
-    """Assemble a CuKe version from what the `speedup` and `augment` steps kept.
+    """Assemble a CuKe version.
 
     Args:
         curation: the curation's id.
         config: its options.
         ingested: the first step.
-        steps: all later steps, in order.
+        steps: all later steps, in order; the closing one (`choose_members`) is added where it is missing.
         environment: what measured, for the card.
         more_sources: sources of records that did not come through `ingest` (augmentation).
 
@@ -224,7 +247,8 @@ def make_version(
         UsageError: nothing was kept.
         DiceError: two steps kept the same record.
     """
-    kept = [member for step in steps for member in step.kept]
+    if not any(step.step == CLOSING for step in steps):
+        steps = [*steps, choose_members(config, ingested, steps, more_sources=more_sources)]
     sources = [
         {
             "uri": file.uri,
@@ -237,17 +261,14 @@ def make_version(
     ]
     recipe = Recipe(curation, config.as_text(), sources, dict(environment or {}))
     decisions = [decision for step in steps for decision in step.decisions]
-    unique = {member.record.record_id for member in kept}
-    _balance("cuke", len(kept), len(unique), ())
-    return assemble(kept, recipe, funnel=funnel(ingested, steps, len(kept)), decisions=decisions)
+    members = next(step for step in steps if step.step == CLOSING).kept
+    return assemble(members, recipe, funnel=funnel(ingested, steps), decisions=decisions,
+                    validation_share=config.mixture.validation_share)
 
 
-def funnel(ingested: Ingested, steps: Sequence[Step], members: int | None = None) -> Funnel:
-    """Counters of all steps in order; with `members`, the closing `cuke` step too."""
-    counters = {ingested.step: ingested.counters} | {step.step: step.counters for step in steps}
-    if members is not None:
-        counters["cuke"] = {"in": members, "kept": members}
-    return counters
+def funnel(ingested: Ingested, steps: Sequence[Step]) -> Funnel:
+    """Counters of all steps in order."""
+    return {ingested.step: ingested.counters} | {step.step: step.counters for step in steps}
 
 
 def _record(row: RawRow) -> TrainingRecord:

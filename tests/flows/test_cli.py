@@ -21,7 +21,7 @@ COMMANDS = [
     ("run", "curate"), ("run", "train"), ("run", "evaluate"), ("generate",), ("query",), ("report",), ("bundle",),
     ("bundle", "export"), ("bundle", "run"), ("bundle", "import"), ("datasets",), ("datasets", "ls"),
     ("datasets", "show"), ("datasets", "diff"), ("datasets", "export"), ("datasets", "card"), ("datasets", "explain"),
-    ("models",), ("models", "ls"), ("config",), ("config", "show"),
+    ("datasets", "rebuild"), ("models",), ("models", "ls"), ("config",), ("config", "show"),
 ]
 
 
