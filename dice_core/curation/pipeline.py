@@ -29,11 +29,9 @@ from dice_core.curation.speedup_filter import (
     Measurement,
     decide,
 )
+from dice_core.curation.versions import RULES_VERSION
 from dice_core.errors import DiceError, UsageError
 from dice_core.records import Decision, QuarantineRow, SourceFile, TrainingRecord, make_id
-
-#: Raised when a rule of the funnel changes its meaning; part of every curation id.
-RULES_VERSION = 1
 
 Measurements = Mapping[tuple[str, str], Measurement]  #: by (problem id, kernel id)
 

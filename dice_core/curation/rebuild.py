@@ -18,8 +18,8 @@ import pyarrow as pa
 from dice_core.curation.cuke import CukeVersion, Kept, Recipe, assemble
 from dice_core.curation.mixture import STEP, mix, mixture_from_text
 from dice_core.curation.speedup_filter import MEASURED_RULE, Measurement, decide
-from dice_core.curation.versions import Queryable, StoredVersion
-from dice_core.errors import AuditError
+from dice_core.curation.versions import RULES_VERSION, Queryable, StoredVersion
+from dice_core.errors import AuditError, UsageError
 from dice_core.records import Decision, Honesty, TrainingRecord, Verdict
 
 _RECORDS = """
@@ -62,11 +62,15 @@ def rebuild(lake: Queryable, stored: StoredVersion) -> CukeVersion:
         stored: the version, as that lake has it.
 
     Raises:
+        UsageError: the version was made under other rules than this DICE applies.
         AuditError: a record's text does not give its id, a decision does not follow from its evidence, or the Merkle
             root or the id come out differently.
     """
     curation = stored.curation_id
     config: dict[str, str] = stored.recipe.get("config", {})
+    if (rules := config.get("rules_version", "")) != str(RULES_VERSION):
+        raise UsageError(f"{stored.version_id}: made under rules version {rules or 'none'}, this DICE applies version "
+                         f"{RULES_VERSION}; the DICE that made it can rebuild it")
     records = {row["record_id"]: _record(row) for row in lake.query(_RECORDS, (curation,)).to_pylist()}
     decisions = [Decision(**row) for row in lake.query(_DECISIONS, (curation,)).to_pylist()]
     kept = _kept(lake, config, records, decisions)

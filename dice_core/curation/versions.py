@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from dice_core.curation.cuke import SPLITS, verify_version
 from dice_core.errors import AuditError, UsageError
 
+#: Raised when a rule of the funnel, the mixture or the split changes its meaning; part of every curation id.
+RULES_VERSION = 2
 LATEST = "latest"
 #: The funnel's steps in order.
 STEPS = ("ingest", "contract", "dedup", "overlap", "honesty", "speedup", "augment", "cuke")

@@ -266,6 +266,17 @@ def test_a_lake_that_was_altered_gives_another_version(house: House, tmp_path: P
         rebuild(altered, stored)
 
 
+def test_a_version_made_under_other_rules_is_told_apart(house: House) -> None:
+    from dice_core.curation.rebuild import rebuild
+    from dice_core.curation.versions import find_version
+    from dice_core.errors import UsageError
+
+    older = Altered(house.home, """update dataset_version set recipe_json = replace(recipe_json, '"rules_version":"',
+                                   '"rules_version":"0')""")
+    with pytest.raises(UsageError, match="rules version 02"):
+        rebuild(older, find_version(older, house.new.version.version_id, house.home / "datasets"))
+
+
 class Altered:
     """The lake's rows copied into plain tables, and one of them changed behind DICE's back."""
 
