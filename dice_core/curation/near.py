@@ -83,9 +83,12 @@ def _shingles(text: str) -> frozenset[Shingle]:
 def _definitions(text: str) -> str:
     """Classes and helper functions alone, with local names blanked: inputs and sizes are not the module."""
     try:
-        tree = parse(text)
-    except SyntaxError:
+        return _definitions_of(parse(text)) or text
+    except (SyntaxError, RecursionError):
         return text
+
+
+def _definitions_of(tree: ast.Module) -> str:
     kept = [node for node in tree.body if isinstance(node, ast.ClassDef)
             or (isinstance(node, ast.FunctionDef) and node.name not in ("get_inputs", "get_init_inputs"))]
     names: dict[str, str] = {}
@@ -96,7 +99,7 @@ def _definitions(text: str) -> str:
                 node.annotation = None
             elif isinstance(node, ast.Name) and (isinstance(node.ctx, ast.Store) or node.id in names):
                 node.id = names.setdefault(node.id, f"v{len(names)}")
-    return "\n".join(ast.unparse(node) for node in kept) or text
+    return "\n".join(ast.unparse(node) for node in kept)
 
 
 def _of_self(node: ast.AST) -> TypeGuard[ast.Attribute]:

@@ -131,3 +131,9 @@ def test_methods_and_inherited_attributes_keep_their_names() -> None:
     found = canonical(text)
     assert re.search(r"self\.attribute0", found) and "self.training" in found and "self.go()" in found
     assert "fc" not in found
+
+
+@pytest.mark.parametrize("terms", [300, 600, 900, 1500, 3000])
+def test_deep_nesting_is_no_crash(terms: int) -> None:
+    text = canonical("class Model:\n    def forward(self, x):\n        return " + "+".join(["x"] * terms) + "\n")
+    assert list(near_pairs({"a": text, "b": text})) == [("a", "b")]

@@ -137,6 +137,16 @@ def test_dry_run_changes_nothing(dice: Dice, tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
+def test_a_bad_recipe_of_the_mixture_is_told_before_anything_starts(dice: Dice, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}\n", encoding="utf-8")
+    (tmp_path / "mine.toml").write_text("validation_share = 2\n", encoding="utf-8")
+    done = dice("run", "curate", "rows.jsonl", "--mixture", "mine.toml")
+    assert done.returncode == 3
+    assert "mine.toml: field validation_share must be a number from 0 to 0.5, got 2" in done.stderr
+    assert dice("run", "curate", "rows.jsonl", "--mixture", "absent.toml").returncode == 2
+    assert not (tmp_path / "home").exists()
+
+
 def test_config_says_where_values_come_from(dice: Dice, tmp_path: Path) -> None:
     (tmp_path / "dice.toml").write_text("cpu_threads = 2\n", encoding="utf-8")
     rows = {row["setting"]: row for row in json.loads(dice("config", "show", "--origin", "--json").stdout)}
