@@ -126,6 +126,8 @@ def run_curate(
     threshold: Annotated[float | None, typer.Option(help="Least speedup (default: 2.0).")] = None,
     evidence: Annotated[str | None, typer.Option(help="auto, claimed or measured.")] = None,
     overlap: Annotated[Path | None, typer.Option(help="Suite whose problems must not be in the data.")] = None,
+    mixture: Annotated[Path | None, typer.Option(help="Recipe of the mixture: sources, balance, validation share "
+                                                      "(TOML; default: take everything).")] = None,
     augment: Annotated[bool, typer.Option(help="Add structures from the offline library.")] = True,
     accept_columns: AcceptColumns = False,
     update: Annotated[bool, typer.Option("--update", help="Look for newer commits of hub data sets, instead of staying "
@@ -142,7 +144,7 @@ def run_curate(
     settings = settings_of(context, device=device, plan=plan, evidence=evidence, speedup_threshold=threshold,
                            augment_sets=0 if augment_all else None, augment_drawn=augment_drawn)
     requests = requests_of(sources, dataset, licence, join)
-    finish(run(settings, requests, overlap, augment=augment, dry_run=dry_run, accept_columns=accept_columns,
+    finish(run(settings, requests, overlap, mixture, augment=augment, dry_run=dry_run, accept_columns=accept_columns,
                update=update), as_json)
 
 

@@ -71,7 +71,7 @@ def datasets_diff(
             _line(f"  {_member(row)}")
         if len(found[name]) > limit:
             _line(f"  … and {len(found[name]) - limit} more")
-    for name in ("funnel", "config", "mixture", "environment"):
+    for name in ("funnel", "config", "environment"):
         if found[name]:
             _line(f"\n{name}")
             for row in found[name]:
@@ -151,6 +151,25 @@ def datasets_explain(
     for other in found["duplicates"]:
         place = f"{other['row_locator']} of {other['source_file_id']}"
         _line(f"repeated ({other['rule']}) by {other['record_id']}, {place}")
+
+
+@datasets_app.command("rebuild")
+def datasets_rebuild(
+    context: typer.Context, version: Version,
+    as_of: Annotated[int | None, typer.Option(help="Snapshot of the lake to make it from (default: newest).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the version's folder in here (default: in the home, where it "
+                                                  "is missing).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a version again from the lake's records, decisions and attempts. Exit code 4 when it comes out otherwise."""
+    from flows.datasets import rebuild_version
+
+    found = rebuild_version(settings_of(context), version, as_of, out)
+    if as_json:
+        console.print_json(found)
+        return
+    _line(f"{found['dataset_version_id']}  {found['members']} members, Merkle root {found['merkle_root']}: the same")
+    console.say(f"{found['folder']}: {'written' if found['written'] else 'there already, checked'}")
 
 
 def _attempt(row: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from dice_core.curation.readings import with_known
 from dice_core.curation.requests import SourceRequest
 from dice_core.records import utc_now
 from flows.outcome import Outcome
-from tasks.assemble import assemble, record_without_version
+from tasks.assemble import assemble, choose_members, record_without_version
 from tasks.augment import keep_verified, propose
 from tasks.context import Run
 from tasks.contract import check_contract, curation_config
@@ -25,12 +25,12 @@ from tasks.publish import show_table
 
 @flow(name="curate", validate_parameters=False)
 def curate(
-    run: Run, sources: Sequence[SourceRequest | Path], suite: Path | None = None, *, augment: bool = True,
-    accept_columns: bool = False, update: bool = False, nightly: bool = False,
+    run: Run, sources: Sequence[SourceRequest | Path], suite: Path | None = None, mixture: Path | None = None, *,
+    augment: bool = True, accept_columns: bool = False, update: bool = False, nightly: bool = False,
 ) -> Outcome:
     """Contract, duplicates, overlap, honesty, then speed, then structures; every row ends somewhere with a reason."""
     started_at = utc_now()
-    config: CurationConfig = curation_config(run, suite)
+    config: CurationConfig = curation_config(run, suite, mixture)
     read = read_sources(run, sources, accept_columns=accept_columns, update=update, nightly=nightly)
     augment = augment and read.has_rows  # tasks alone are no reason to make a version
     curation = identify(run, read, config, augmented=augment)
@@ -50,7 +50,8 @@ def curate(
     structures = keep_verified(run, proposed, config, measured)
 
     steps = [contract, unique, apart, honest, fast, structures]
-    if not fast.kept and not structures.kept:
+    steps.append(choose_members(run, config, ingested, steps, library))
+    if not steps[-1].kept:
         record_without_version(run, curation, config, ingested, steps, library, started_at)
     version = assemble(run, curation, config, ingested, steps, library, started_at)
     show_table(run, "funnel", "Curation funnel", "select * from rpt_funnel")
@@ -59,5 +60,5 @@ def curate(
     facts = {"dataset_version": version, "curation": curation, "rows_in": ingested.counters["in"],
              "quarantined": lost, "left_out_on_purpose": out_on_purpose(read.new.counters),
              "files_known": len(read.known), "kept": len(fast.kept), "augmented": len(structures.kept),
-             "measured": len(measured), "notes": read.notes}
+             "members": len(steps[-1].kept), "measured": len(measured), "notes": read.notes}
     return Outcome("curate", True, facts, imperfect=lost)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dice_core.curation.cuke import verify_version
+from dice_core.curation.cuke import verify_version, write_version
 from dice_core.curation.diff import diff
 from dice_core.curation.explain import explain
+from dice_core.curation.rebuild import AsOf, rebuild
 from dice_core.curation.versions import find_version, read_members
+from dice_core.errors import UsageError
 from dice_core.lake.catalog import Lake
 from dice_core.settings import Settings
 
@@ -34,8 +36,7 @@ def describe(settings: Settings, wanted: str) -> dict[str, Any]:
         "dataset_version_id": version.version_id, "name": version.name, "n_records": version.n_records,
         "merkle_root": version.merkle_root, "curation_id": version.curation_id, "path": str(version.folder),
         "created_at": version.created_at, "members": {f"{row['split']} {row['evidence']}": row["n"] for row in splits},
-        "recipe": version.recipe.get("config", {}), "mixture": version.recipe.get("mixture", {}),
-        "funnel": funnel.to_pylist(),
+        "recipe": version.recipe.get("config", {}), "funnel": funnel.to_pylist(),
     }
 
 
@@ -71,3 +72,21 @@ def export_version(settings: Settings, wanted: str, form: str, out: Path | None)
     return {"folder": str(folder), "format": form, "dataset_version_id": version.version_id, "rows": made.rows,
             "members": made.manifest["members"], "left_out": dict(made.left_out), "written": written,
             "files": dict(made.manifest["files"])}
+
+
+def rebuild_version(settings: Settings, wanted: str, as_of: int | None, out: Path | None) -> dict[str, Any]:
+    """`dice datasets rebuild`: make a version again from the lake; write its folder where it is missing."""
+    with Lake.open(settings.home, read_only=True) as lake:
+        seen = AsOf(lake, as_of)
+        try:
+            version = find_version(seen, wanted, settings.datasets_dir)
+        except UsageError as error:
+            if as_of is None:
+                raise
+            raise UsageError(f"at snapshot {as_of}: {error}") from error
+        made = rebuild(seen, version)
+    parent = out or version.folder.parent
+    restored = not (parent / version.version_id).exists()
+    folder = write_version(made, parent)
+    return {"dataset_version_id": made.version_id, "merkle_root": made.merkle_root, "members": len(made.members),
+            "as_of": as_of, "folder": str(folder), "written": restored}

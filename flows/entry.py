@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from dice_core.bench.evaluation import Evaluation, from_candidates, from_pairs
 from dice_core.bench.kernelbench import read_kernel_folder
 from dice_core.bench.problems import load_suite, parse_sizes, select, with_sizes
+from dice_core.curation.mixture import read_mixture
 from dice_core.curation.requests import SourceRequest
 from dice_core.environment import resolve_device
 from dice_core.errors import SourceError, UsageError
@@ -67,11 +68,13 @@ def watched(settings: Settings) -> Iterator[Run]:
 
 
 def run_curate(
-    settings: Settings, sources: Sequence[SourceRequest], suite: Path | None, *, augment: bool, dry_run: bool,
-    accept_columns: bool = False, update: bool = False,
+    settings: Settings, sources: Sequence[SourceRequest], suite: Path | None, mixture: Path | None = None, *,
+    augment: bool, dry_run: bool, accept_columns: bool = False, update: bool = False,
 ) -> Outcome:
     """`dice run curate`."""
     _must_exist([suite] if suite else [])
+    if mixture is not None:
+        read_mixture(mixture)  # a bad recipe is told before anything is started
     if dry_run:
         return Outcome("curate (dry run)", True, {"sources": [str(one) for one in sources],
                                                   "evidence": settings.evidence,
@@ -79,7 +82,7 @@ def run_curate(
     with watched(settings) as run:
         from flows.curate import curate
 
-        return curate(run, sources, suite, augment=augment, accept_columns=accept_columns, update=update)
+        return curate(run, sources, suite, mixture, augment=augment, accept_columns=accept_columns, update=update)
 
 
 def run_train(settings: Settings, dataset: str, recipe: str, *, dry_run: bool) -> Outcome:

@@ -18,6 +18,17 @@ from tasks.context import Run
 
 
 @task(cache_policy=NO_CACHE)
+def choose_members(
+    run: Run, config: CurationConfig, ingested: Ingested, steps: Sequence[Step], library: SourceFile | None
+) -> Step:
+    """What the mixture takes of what passed the funnel."""
+    more = [library] if library is not None else []
+    step = pipeline.choose_members(config, ingested, steps, more_sources=more)
+    run.progress(step.step, 1, 1, f"{step.counters['kept']} members of {step.counters['in']}")
+    return step
+
+
+@task(cache_policy=NO_CACHE)
 def record_without_version(
     run: Run, curation: str, config: CurationConfig, ingested: Ingested, steps: Sequence[Step],
     library: SourceFile | None, started_at: str,
@@ -27,7 +38,7 @@ def record_without_version(
     Raises:
         ContractError: always; there is nothing to make a version of.
     """
-    counters = pipeline.funnel(ingested, steps, 0)
+    counters = pipeline.funnel(ingested, steps)
     tables = curation_tables(run.run_id, curation, config, ingested, steps, counters=counters, started_at=started_at,
                              more_sources=[library] if library is not None else [])
     with run.lake() as lake:
@@ -36,9 +47,9 @@ def record_without_version(
     if tasks and not ingested.counters["kept"]:
         raise ContractError(f"these are tasks, not records: {tasks} modules without a kernel. They are "
                             "kept as problems in the lake (table problem); there is nothing to curate")
-    raise ContractError(f"no record passed the funnel, so there is no dataset version; what became of each of the "
-                        f"{ingested.counters['in']} rows is in the lake: dice query \"select * from rpt_funnel where "
-                        f"curation_id = '{curation}'\"")
+    raise ContractError("no record passed the funnel and the mixture, so there is no dataset version; what became of "
+                        f"each of the {ingested.counters['in']} rows is in the lake: dice query \"select * from "
+                        f"rpt_funnel where curation_id = '{curation}'\"")
 
 
 @task(cache_policy=NO_CACHE)

@@ -8,21 +8,23 @@ from typing import cast
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from dice_core.curation.mixture import read_mixture
 from dice_core.curation.pipeline import CurationConfig, Ingested, Step, contract
 from dice_core.curation.speedup_filter import Evidence
 from dice_core.files import sha256_file
 from tasks.context import DATASETS, Run
 
 CONTRACT = DATASETS / "concur" / "contract.json"
+MIXTURE = DATASETS / "cuke" / "recipe.toml"
 
 
-def curation_config(run: Run, suite: Path | None) -> CurationConfig:
+def curation_config(run: Run, suite: Path | None, mixture: Path | None) -> CurationConfig:
     """The options of this curation, as they enter its id and its card."""
     settings = run.settings
     return CurationConfig(
         evidence=cast(Evidence, settings.evidence), threshold=settings.speedup_threshold,
         augment_threshold=settings.speedup_threshold, contract_sha256=sha256_file(CONTRACT),
-        suite_sha256=sha256_file(suite) if suite else "",
+        suite_sha256=sha256_file(suite) if suite else "", mixture=read_mixture(mixture or MIXTURE),
     )
 
 

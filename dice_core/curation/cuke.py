@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from dice_core.curation.cards import dataset_card
 from dice_core.curation.croissant import croissant
-from dice_core.curation.families import split
+from dice_core.curation.families import VALIDATION_SHARE, split
 from dice_core.curation.merkle import merkle_root
 from dice_core.curation.speedup_filter import Measurement
 from dice_core.errors import AuditError, UsageError
@@ -141,7 +141,8 @@ class CukeVersion:
 
 
 def assemble(
-    kept: Sequence[Kept], recipe: Recipe, *, funnel: Funnel, decisions: Sequence[Decision] = ()
+    kept: Sequence[Kept], recipe: Recipe, *, funnel: Funnel, decisions: Sequence[Decision] = (),
+    validation_share: float = VALIDATION_SHARE,
 ) -> CukeVersion:
     """Order the members, split them by family, fix the version.
 
@@ -150,6 +151,7 @@ def assemble(
         recipe: how it was made.
         funnel: counters of every step.
         decisions: the decision trail of every record that met the funnel (kept ones and dropped ones).
+        validation_share: share of problem families that go to validation.
 
     Raises:
         UsageError: nothing was kept.
@@ -157,7 +159,8 @@ def assemble(
     if not kept:
         raise UsageError("no record passed the funnel: a version needs at least one (see the counters of each step)")
     members = tuple(sorted(kept, key=lambda member: member.record.record_id))
-    return CukeVersion(members, split([member.record for member in members]), recipe, funnel, tuple(decisions))
+    splits = split([member.record for member in members], validation_share)
+    return CukeVersion(members, splits, recipe, funnel, tuple(decisions))
 
 
 def write_version(version: CukeVersion, parent: Path) -> Path:

@@ -55,11 +55,10 @@ def diff(lake: Queryable, old: StoredVersion, new: StoredVersion) -> dict[str, A
         "added": come, "removed": gone, "moved": moved, "changed": changed,
         "funnel": _values(_flat(old.funnel), _flat(new.funnel)),
         "config": _values(old.recipe.get("config", {}), new.recipe.get("config", {})),
-        "mixture": _values(old.recipe.get("mixture", {}), new.recipe.get("mixture", {})),
         "environment": _values(old.recipe.get("environment", {}), new.recipe.get("environment", {})),
         "sources": _sources(lake, old, new),
     }
-    lists = ("added", "removed", "moved", "changed", "funnel", "config", "mixture", "environment")
+    lists = ("added", "removed", "moved", "changed", "funnel", "config", "environment")
     result["same"] = not any(result[name] for name in lists) and not any(result["sources"].values())
     return result
 

@@ -10,10 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dice_core.curation.versions import Queryable
+from dice_core.curation.versions import STEPS, Queryable
 from dice_core.errors import UsageError
-
-STEPS = ("ingest", "contract", "dedup", "overlap", "honesty", "speedup", "augment", "cuke")
 
 _FIND = """
 with named as (
@@ -144,7 +142,7 @@ def _outcome(curation: str, rows: Sequence[dict[str, Any]], versions: Sequence[d
         return f"member of {', '.join(inside)}"
     if dropped := [row for row in rows if row["verdict"] == "drop"]:
         return f"dropped at {dropped[0]['step']} by {dropped[0]['rule']}"
-    return "kept, but not a member: the mixture of the version had no place for it, or there is no version"
+    return "kept, but the curation made no version"
 
 
 def _place(step: str) -> int:

@@ -87,6 +87,8 @@ def cut(source: str) -> Infilling | Uncut:
         return _Module(source).cut()
     except _Refused as refused:
         return refused.uncut
+    except RecursionError:
+        return Uncut(Reason.NOT_PYTHON, "nested too deeply to be read")
 
 
 def count_reasons(results: Iterable[Infilling | Uncut]) -> dict[str, int]:

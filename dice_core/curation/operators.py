@@ -68,7 +68,7 @@ def module_traits(source: str) -> ModuleTraits:
     """Read a module in KernelBench's form.
 
     Raises:
-        SourceError: not Python, or without a class `Model` that has a `forward`.
+        SourceError: not Python, nested too deeply, or without a class `Model` that has a `forward`.
     """
     try:
         tree = parse(source)
@@ -79,7 +79,10 @@ def module_traits(source: str) -> ModuleTraits:
     if model is None or "forward" not in model.methods:
         raise SourceError("pytorch_code has no class Model with a forward")
     reader = _Reader(file)
-    reader.function(model.methods["forward"], model, None)
+    try:
+        reader.function(model.methods["forward"], model, None)
+    except RecursionError:
+        raise SourceError("pytorch_code is nested too deeply to be read") from None
     return ModuleTraits(
         tuple(reader.operators), reader.depth, sum(one in WEIGHTED for one in reader.operators),
         sum(one in WHOLE for one in reader.operators), reader.loops, reader.branches)

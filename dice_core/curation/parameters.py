@@ -46,7 +46,7 @@ def parameter_count(source: str) -> int | None:
     try:
         tree = parse(source)
         return _Model(tree).count()
-    except (SyntaxError, _Untold, TypeError, ValueError, ArithmeticError, KeyError, IndexError):
+    except (SyntaxError, _Untold, TypeError, ValueError, ArithmeticError, KeyError, IndexError, RecursionError):
         return None
 
 

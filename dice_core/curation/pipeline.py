@@ -8,7 +8,7 @@ step raises: a row that is lost without a reason is a fault of ours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dice_core.curation.balance import balance
@@ -19,6 +19,8 @@ from dice_core.curation.dedup import deduplicate as drop_duplicates
 from dice_core.curation.honesty import check_honesty as drop_deceptive
 from dice_core.curation.ingest import Ingested as Ingested
 from dice_core.curation.ingest import ingest as ingest
+from dice_core.curation.mixture import STEP as CLOSING
+from dice_core.curation.mixture import Mixture, mix
 from dice_core.curation.overlap import OverlapIndex, OverlapPolicy
 from dice_core.curation.overlap import check_overlap as drop_overlap
 from dice_core.curation.sources import SourceSpec as SourceSpec
@@ -30,10 +32,9 @@ from dice_core.curation.speedup_filter import (
     Measurement,
     decide,
 )
+from dice_core.curation.versions import RULES_VERSION
+from dice_core.errors import DiceError
 from dice_core.records import Decision, QuarantineRow, SourceFile, TrainingRecord, make_id
-
-#: Raised when a rule of the funnel changes its meaning; part of every curation id.
-RULES_VERSION = 1
 
 Measurements = Mapping[tuple[str, str], Measurement]  #: by (problem id, kernel id)
 
@@ -48,6 +49,7 @@ class CurationConfig:
     overlap: OverlapPolicy = "exclude"
     contract_sha256: str = ""
     suite_sha256: str = ""  #: of the benchmark suite's file; empty when none is given
+    mixture: Mixture = field(default_factory=Mixture)
 
     def as_text(self) -> dict[str, str]:
         """All options as text, as they enter ids, manifests and cards."""
@@ -59,6 +61,7 @@ class CurationConfig:
             "contract_sha256": self.contract_sha256,
             "suite_sha256": self.suite_sha256,
             "rules_version": str(RULES_VERSION),
+            **self.mixture.as_text(),
         }
 
 
@@ -146,6 +149,25 @@ def augment(records: Sequence[TrainingRecord], config: CurationConfig, measureme
     return Step("augment", step.records, counters, (*marked, *step.decisions), entered=tuple(records), kept=step.kept)
 
 
+def choose_members(
+    config: CurationConfig, ingested: Ingested, steps: Sequence[Step], *, more_sources: Sequence[SourceFile] = ()
+) -> Step:
+    """The closing step `cuke`: what the mixture takes of what the `speedup` and `augment` steps kept.
+
+    Raises:
+        DiceError: two steps kept the same record.
+    """
+    kept = [member for step in steps for member in step.kept]
+    if len({member.record.record_id for member in kept}) != len(kept):
+        raise DiceError(f"step {CLOSING}: two steps kept the same record")
+    uris = {file.source_file_id: file.uri for file in (*ingested.source_files, *more_sources)}
+    members, decisions = mix(kept, config.mixture, uris)
+    counters = balance(CLOSING, len(kept), len(members), (one.rule for one in decisions))
+    records = tuple(member.record for member in members)
+    entered = tuple(member.record for member in kept)
+    return Step(CLOSING, records, counters, tuple(decisions), entered=entered, kept=tuple(members))
+
+
 def make_version(
     curation: str,
     config: CurationConfig,
@@ -155,13 +177,13 @@ def make_version(
     environment: Mapping[str, str] | None = None,
     more_sources: Sequence[SourceFile] = (),
 ) -> CukeVersion:
-    """Assemble a CuKe version from what the `speedup` and `augment` steps kept.
+    """Assemble a CuKe version.
 
     Args:
         curation: the curation's id.
         config: its options.
         ingested: the first step.
-        steps: all later steps, in order.
+        steps: all later steps, in order; the closing one (`choose_members`) is added where it is missing.
         environment: what measured, for the card.
         more_sources: sources of records that did not come through `ingest` (augmentation).
 
@@ -169,7 +191,8 @@ def make_version(
         UsageError: nothing was kept.
         DiceError: two steps kept the same record.
     """
-    kept = [member for step in steps for member in step.kept]
+    if not any(step.step == CLOSING for step in steps):
+        steps = [*steps, choose_members(config, ingested, steps, more_sources=more_sources)]
     sources = [
         {
             "uri": file.uri,
@@ -182,17 +205,14 @@ def make_version(
     ]
     recipe = Recipe(curation, config.as_text(), sources, dict(environment or {}))
     decisions = [decision for step in steps for decision in step.decisions]
-    unique = {member.record.record_id for member in kept}
-    balance("cuke", len(kept), len(unique), ())
-    return assemble(kept, recipe, funnel=funnel(ingested, steps, len(kept)), decisions=decisions)
+    members = next(step for step in steps if step.step == CLOSING).kept
+    return assemble(members, recipe, funnel=funnel(ingested, steps), decisions=decisions,
+                    validation_share=config.mixture.validation_share)
 
 
-def funnel(ingested: Ingested, steps: Sequence[Step], members: int | None = None) -> Funnel:
-    """Counters of all steps in order; with `members`, the closing `cuke` step too."""
-    counters = {ingested.step: ingested.counters} | {step.step: step.counters for step in steps}
-    if members is not None:
-        counters["cuke"] = {"in": members, "kept": members}
-    return counters
+def funnel(ingested: Ingested, steps: Sequence[Step]) -> Funnel:
+    """Counters of all steps in order."""
+    return {ingested.step: ingested.counters} | {step.step: step.counters for step in steps}
 
 
 def _record(row: RawRow) -> TrainingRecord:

@@ -14,7 +14,11 @@ import pyarrow.parquet as pq
 from dice_core.curation.cuke import SPLITS, verify_version
 from dice_core.errors import AuditError, UsageError
 
+#: Raised when a rule of the funnel, the mixture or the split changes its meaning; part of every curation id.
+RULES_VERSION = 2
 LATEST = "latest"
+#: The funnel's steps in order.
+STEPS = ("ingest", "contract", "dedup", "overlap", "honesty", "speedup", "augment", "cuke")
 
 
 class Queryable(Protocol):
@@ -67,9 +71,17 @@ def find_version(lake: Queryable, wanted: str, datasets_dir: Path) -> StoredVers
     return StoredVersion(
         version_id=row["dataset_version_id"], name=row["name"], merkle_root=row["merkle_root"],
         parent_version_id=row["parent_version_id"] or "", curation_id=row["curation_id"],
-        recipe=json.loads(row["recipe_json"]), funnel=json.loads(row["funnel_json"]), n_records=row["n_records"],
-        created_at=str(row["created_at"]), folder=datasets_dir / row["name"] / row["dataset_version_id"],
+        recipe=json.loads(row["recipe_json"]), funnel=_ordered(json.loads(row["funnel_json"])),
+        n_records=row["n_records"], created_at=str(row["created_at"]),
+        folder=datasets_dir / row["name"] / row["dataset_version_id"],
     )
+
+
+def _ordered(funnel: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """The steps in their order, and `in` and `kept` before the reasons: stored JSON has its keys sorted."""
+    steps = sorted(funnel, key=lambda step: (STEPS.index(step) if step in STEPS else len(STEPS), step))
+    return {step: dict(sorted(funnel[step].items(), key=lambda one: (one[0].startswith("out:"), one[0])))
+            for step in steps}
 
 
 def read_members(version: StoredVersion) -> list[dict[str, Any]]:

@@ -78,7 +78,8 @@ def test_a_family_is_joined_through_names_structures_and_parents(
 
 def test_the_split_never_divides_a_family_and_takes_about_a_tenth(make_record: MakeRecord) -> None:
     records = [
-        make_record(number, problem_name=f"problem {number // 4}", pytorch_code=f"class Model{number // 4}: pass")
+        make_record(number, problem_name=f"problem {number // 4}", pytorch_code=f"class Model{number // 4}: pass",
+                    kernel_code=f"kernel {number // 4}")
         for number in range(800)
     ]
     parts = split(records)

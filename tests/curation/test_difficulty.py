@@ -145,3 +145,16 @@ def test_kernelbench_levels_are_met(real_data: Path) -> None:
     same = [difficulty(row["code"]).level == row["level"] for row in rows if row["level"] <= 3]
     assert len(same) == 250
     assert sum(same) >= 220
+
+
+@pytest.mark.parametrize("terms", [300, 600, 900, 1500, 3000])
+def test_deep_nesting_is_no_crash(terms: int) -> None:
+    chain = "+".join(["x"] * terms)
+    source = f"class Model:\n    def __init__(self):\n        self.a = {chain}\n"
+    source += f"    def forward(self, x):\n        return {chain}\n"
+    source += "def get_init_inputs():\n    return []\n"
+    assert parameter_count(source) in (0, None)
+    try:
+        assert difficulty(source).level == 2
+    except SourceError as error:
+        assert "pytorch_code" in str(error)

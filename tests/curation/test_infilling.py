@@ -179,3 +179,9 @@ def test_every_reason_is_tested(make_kernel: Callable[..., str]) -> None:
     shown = {reason for reason, _ in marks[0].args[1]} | {Reason.SCATTERED}
     assert shown == set(Reason)
     assert infilling(make_kernel()).middle.startswith('source = """')
+
+
+@pytest.mark.parametrize("terms", [300, 600, 900, 1500, 3000])
+def test_deep_nesting_is_no_crash(terms: int) -> None:
+    chain = "+".join(['"a"'] * terms)
+    assert isinstance(cut(f'{HEAD}load_inline("e", cuda_sources={chain})\n'), Uncut)

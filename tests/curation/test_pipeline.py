@@ -83,7 +83,7 @@ def _version(source: Path, suite_path: Path) -> tuple[CukeVersion, Ingested, lis
 
 def test_every_row_is_accounted_for_at_every_step(source: Path, suite_path: Path) -> None:
     version, ingested, steps, _ = _version(source, suite_path)
-    funnel = pipeline.funnel(ingested, steps, len(version.members))
+    funnel = version.funnel
     assert list(funnel) == ["ingest", "contract", "dedup", "overlap", "honesty", "speedup", "cuke"]
     assert funnel["ingest"] == {"in": 19, "kept": 18, "out:json_line": 1}
     assert funnel["contract"] == {"in": 18, "kept": 15, "out:not_null": 2, "out:speedup_finite": 1}

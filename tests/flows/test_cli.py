@@ -21,7 +21,7 @@ COMMANDS = [
     ("run", "curate"), ("run", "train"), ("run", "evaluate"), ("generate",), ("query",), ("report",), ("bundle",),
     ("bundle", "export"), ("bundle", "run"), ("bundle", "import"), ("datasets",), ("datasets", "ls"),
     ("datasets", "show"), ("datasets", "diff"), ("datasets", "export"), ("datasets", "card"), ("datasets", "explain"),
-    ("models",), ("models", "ls"), ("config",), ("config", "show"),
+    ("datasets", "rebuild"), ("models",), ("models", "ls"), ("config",), ("config", "show"),
 ]
 
 
@@ -138,6 +138,16 @@ def test_dry_run_changes_nothing(dice: Dice, tmp_path: Path) -> None:
         done = dice(*argv, "--dry-run")
         assert done.returncode == 0, done.stderr
         assert "dry run" in done.stdout
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_bad_recipe_of_the_mixture_is_told_before_anything_starts(dice: Dice, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}\n", encoding="utf-8")
+    (tmp_path / "mine.toml").write_text("validation_share = 2\n", encoding="utf-8")
+    done = dice("run", "curate", "rows.jsonl", "--mixture", "mine.toml")
+    assert done.returncode == 3
+    assert "mine.toml: field validation_share must be a number from 0 to 0.5, got 2" in done.stderr
+    assert dice("run", "curate", "rows.jsonl", "--mixture", "absent.toml").returncode == 2
     assert not (tmp_path / "home").exists()
 
 

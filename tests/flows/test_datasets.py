@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import curated
 import curation_rows as make
+import duckdb
+import pyarrow as pa
 import pytest
 
 from dice_core.curation.pipeline import CurationConfig
@@ -217,3 +219,75 @@ def test_an_altered_version_is_an_audit_error(house: House, dice: Dice) -> None:
             assert "train.parquet" in done.err
     finally:
         path.write_bytes(data)
+
+
+def test_a_version_is_rebuilt_from_the_lake_now_and_then(house: House, dice: Dice, tmp_path: Path) -> None:
+    with Lake.open(house.home, read_only=True) as lake:
+        snapshots = [one.snapshot_id for one in lake.snapshots()]
+    old, new = house.old.version, house.new.version
+    for version in (old, new):
+        found = dice("datasets", "rebuild", version.version_id, "--json").json
+        assert (found["merkle_root"], found["written"]) == (version.merkle_root, False)
+    out = tmp_path / "again"
+    then = next(one for one in snapshots if dice("datasets", "rebuild", old.version_id, "--as-of", str(one),
+                                                 "--out", str(out)).code == 0)
+    assert then < snapshots[-1]
+    folder = house.home / "datasets" / "cuke" / old.version_id
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        path.name: path.read_bytes() for path in (out / old.version_id).iterdir()}
+    early = dice("datasets", "rebuild", new.version_id, "--as-of", str(then))
+    assert early.code == 2 and f"at snapshot {then}" in early.err
+    assert dice("datasets", "rebuild", "latest", "--as-of", "9999").code == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("update training_record set kernel_code = kernel_code || '#' where uuid = 'u4'", "its text gives"),
+        ("update training_record set claimed_speedup = 1.4 where uuid = 'u5'", "its evidence gives drop"),
+        ("update attempt set speedup_low = 1.0", "its evidence gives drop by below_threshold"),
+        ("delete from attempt", "its evidence gives keep by claimed_speedup"),
+        ("update decision set verdict = 'drop' where step = 'honesty' and verdict = 'keep'", "dropped by an earlier"),
+        ("delete from decision where record_id in (select record_id from training_record where uuid = 'u6')",
+         "Merkle root"),
+        ("delete from training_record where uuid = 'u7'", "not in the lake"),
+        ("update dataset_version set funnel_json = '{}'", "its id is"),
+        ("delete from curation", "not in the lake"),
+    ],
+)
+def test_a_lake_that_was_altered_gives_another_version(house: House, tmp_path: Path, change: str, says: str) -> None:
+    from dice_core.curation.rebuild import rebuild
+    from dice_core.curation.versions import find_version
+    from dice_core.errors import AuditError
+
+    altered = Altered(house.home, change)
+    stored = find_version(altered, house.new.version.version_id, house.home / "datasets")
+    with pytest.raises(AuditError, match=says):
+        rebuild(altered, stored)
+
+
+def test_a_version_made_under_other_rules_is_told_apart(house: House) -> None:
+    from dice_core.curation.rebuild import rebuild
+    from dice_core.curation.versions import find_version
+    from dice_core.errors import UsageError
+
+    older = Altered(house.home, """update dataset_version set recipe_json = replace(recipe_json, '"rules_version":"',
+                                   '"rules_version":"0')""")
+    with pytest.raises(UsageError, match="rules version 02"):
+        rebuild(older, find_version(older, house.new.version.version_id, house.home / "datasets"))
+
+
+class Altered:
+    """The lake's rows copied into plain tables, and one of them changed behind DICE's back."""
+
+    def __init__(self, home: Path, change: str) -> None:
+        self.con = duckdb.connect()
+        with Lake.open(home, read_only=True) as lake:
+            for name in ("training_record", "decision", "attempt", "source_file", "curation", "dataset_version"):
+                self.con.register("incoming", lake.query(f"select * from {name}"))
+                self.con.execute(f"create table {name} as select * from incoming")
+        changed = self.con.execute(change).fetchone()
+        assert changed is not None and changed[0] > 0
+
+    def query(self, sql: str, parameters: Sequence[Any] = (), *, as_of: int | None = None) -> pa.Table:
+        return self.con.execute(sql, list(parameters)).to_arrow_table()

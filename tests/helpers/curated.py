@@ -69,6 +69,7 @@ def curate(
     steps.append(pipeline.check_overlap(steps[-1], None, config.overlap))
     steps.append(pipeline.check_honesty(steps[-1]))
     steps.append(pipeline.filter_speedup(steps[-1], config, measured))
+    steps.append(pipeline.choose_members(config, ingested, steps))
     curation = pipeline.curation_id(ingested.source_files, config, evidence_digest=pipeline.evidence_digest(measured))
     version = pipeline.make_version(curation, config, ingested, steps, **assembly)
     folder = write_version(version, home / "datasets" / "cuke")

@@ -243,7 +243,8 @@ def _curation(rng: random.Random, attempts: list[AttemptFile]) -> dict[str, list
     return {
         "source_file": [{"source_file_id": source, "uri": "datasets/samples/concur.jsonl", "revision": "1",
                          "sha256": "0" * 64, "size_bytes": 123456, "licence": "Apache-2.0", "fetched_at": when}],
-        "curation": [{"curation_id": curation, "run_id": "run-1", "config_json": "{}", "source_files_json": "[]",
+        "curation": [{"curation_id": curation, "run_id": "run-1", "config_json": "{}",
+                      "source_files_json": json.dumps([source]),
                       "started_at": when, "ended_at": when}],
         "training_record": records,
         "decision": decisions,

@@ -39,13 +39,19 @@ def sound(made: ModuleType) -> Tables:
         "evaluation_member": [{"evaluation_id": "e", "suite": "s", "level": 1, "number": 1, "sample_id": 0,
                                "attempt_id": one.attempt.attempt_id}],
         "counter": [{"run_id": "r", "scope": "c", "step": step, "name": name, "value": value}
-                    for step, name, value in (("ingest", "in", 5), ("ingest", "kept", 5), ("contract", "in", 5),
-                                              ("contract", "kept", 4), ("contract", "out:rule", 1))],
+                    for step, name, value in (
+                        ("ingest", "in", 5), ("ingest", "kept", 5), ("speedup", "in", 4), ("speedup", "kept", 1),
+                        ("speedup", "out:slow", 3), ("cuke", "in", 1), ("cuke", "kept", 1), ("contract", "in", 5),
+                        ("contract", "kept", 4), ("contract", "out:rule", 1))],
+        "curation": [{"curation_id": "c", "run_id": "r", "source_files_json": '["s"]'}],
+        "quarantine": [{"quarantine_id": f"q{n}", "source_file_id": "s", "row_locator": "row 5"} for n in (0, 1)],
         "training_record": [{"record_id": "rec", "problem_id": one.attempt.problem_id,
                              "kernel_id": one.attempt.kernel_id}],
-        "decision": [{"curation_id": "c", "record_id": "rec", "step": "speedup", "rule": "x", "verdict": "keep"}],
+        "decision": [{"curation_id": "c", "record_id": "rec", "step": "speedup", "rule": "x", "verdict": "keep"},
+                     *({"curation_id": "c", "record_id": f"slow{n}", "step": "speedup", "rule": "slow",
+                        "verdict": "drop"} for n in range(3))],
         "dataset_version": [{"dataset_version_id": "d", "curation_id": "c", "n_records": 1}],
-        "dataset_member": [{"dataset_version_id": "d", "record_id": "rec", "evidence": "measured"}],
+        "dataset_member": [{"dataset_version_id": "d", "record_id": "rec", "evidence": "measured", "split": "train"}],
         "lake_file": [{"path": "main/attempt/a.parquet", "sha256": "0", "size_bytes": 9}],
     }
 
@@ -94,7 +100,38 @@ def twice(table: str) -> Callable[[Tables], None]:
     return lambda tables: tables[table].append(tables[table][0])
 
 
+def sister(**values: Any) -> Callable[[Tables], None]:
+    """A second member on the other side, with something of the first one's."""
+
+    def plant(tables: Tables) -> None:
+        first = tables["training_record"][0]
+        tables["training_record"].append({**first, "record_id": "rec2", "problem_id": "p", "kernel_id": "k", **{
+            name: first[name] for name in values}})
+        tables["dataset_member"].append({**tables["dataset_member"][0], "record_id": "rec2", "split": "validation"})
+
+    return plant
+
+
+def counted(step: str, name: str, value: int) -> Callable[[Tables], None]:
+    return lambda tables: next(one for one in tables["counter"] if (one["step"], one["name"]) == (step, name)).update(
+        value=value)
+
+
 FAULTS += [
+    ("chk_funnel_matches_decision", counted("speedup", "out:slow", 2)),
+    ("chk_funnel_matches_decision", lambda tables: tables["decision"].pop() and None),
+    ("chk_funnel_matches_decision", change("decision", verdict="drop")),
+    ("chk_funnel_matches_version", counted("cuke", "kept", 2)),
+    ("chk_funnel_matches_version", counted("cuke", "in", 2)),
+    ("chk_funnel_matches_version", counted("speedup", "kept", 2)),
+    ("chk_funnel_matches_version", change("dataset_version", n_records=7)),
+    ("chk_quarantine_counted", drop("quarantine")),
+    ("chk_quarantine_counted", counted("contract", "out:rule", 2)),
+    ("chk_record_without_decision", lambda tables: tables["decision"].pop(0) and None),
+    ("chk_split_leak", change("dataset_member", split="test")),
+    ("chk_split_leak", change("dataset_member", split=None)),
+    ("chk_split_leak", sister(problem_id=1)),
+    ("chk_split_leak", sister(kernel_id=1)),
     ("chk_attempt_duplicate", twice("attempt")),
     ("chk_attempt_duplicate", twice("timing_sample")),
     ("chk_file_recorded", twice("lake_file")),
