@@ -125,6 +125,8 @@ def run_curate(
     evidence: Annotated[str | None, typer.Option(help="auto, claimed or measured.")] = None,
     overlap: Annotated[Path | None, typer.Option(help="Suite whose problems must not be in the data.")] = None,
     augment: Annotated[bool, typer.Option(help="Add structures from the offline library.")] = True,
+    generator: Annotated[str | None, typer.Option(help="Who writes their kernels: library, endpoint or name@alias.")]
+    = None,
     augment_all: Annotated[bool, typer.Option("--augment-all", help="All listed sizes of each structure, not one.")]
     = False,
     augment_drawn: Annotated[int | None, typer.Option(help="Further sizes of each structure, drawn with the seed.")]
@@ -135,7 +137,8 @@ def run_curate(
     from flows.entry import run_curate as run
 
     settings = settings_of(context, device=device, plan=plan, evidence=evidence, speedup_threshold=threshold,
-                           augment_sets=0 if augment_all else None, augment_drawn=augment_drawn)
+                           augment_sets=0 if augment_all else None, augment_drawn=augment_drawn,
+                           generator=generator)
     finish(run(settings, sources, overlap, augment=augment, dry_run=dry_run), as_json)
 
 

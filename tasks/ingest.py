@@ -11,6 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from dice_core.curation.pipeline import CurationConfig, Ingested, curation_id, ingest
 from dice_core.files import sha256_file
 from dice_core.records import make_id
+from tasks.augment import generator_identity
 from tasks.context import DATASETS, Run
 
 
@@ -29,7 +30,9 @@ def identify(run: Run, ingested: Ingested, config: CurationConfig, *, augmented:
     library = [sha256_file(path) for path in sorted((DATASETS / "structures").glob("*.toml"))] if augmented else []
     drawn = run.settings.augment_drawn
     sizes = [run.settings.augment_sets, drawn, run.settings.seed if drawn else 0]
-    digest = make_id("evd", {"evidence": evidence, "structures": library, "sizes": sizes if augmented else []})
+    writer = generator_identity(run.settings) if augmented else {}
+    digest = make_id("evd", {"evidence": evidence, "structures": library, "sizes": sizes if augmented else [],
+                             "generator": writer})
     return curation_id(ingested.source_files, config, evidence_digest=digest)
 
 

@@ -18,6 +18,7 @@ DOORS = {
     "mlflow": ("dice_core/tracking.py", "dice_core/model/pyfunc.py"),
     "duckdb": ("dice_core/lake/",),
     "great_expectations": ("dice_core/curation/contracts.py",),
+    "httpx": ("dice_core/curation/endpoint.py",),
     "typer": ("flows/",),
     "rich": ("flows/",),
 }

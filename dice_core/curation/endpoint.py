@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 import httpx
@@ -110,11 +110,11 @@ class Endpoint:
             "temperature": self.config.temperature,
             "max_tokens": self.config.max_tokens,
         }
-        problem = ""
+        problem, told = "", None
         for attempt in range(self.config.attempts):
             if attempt:
-                self._sleep(self._wait(attempt, problem_wait))
-            problem_wait: float | None = None
+                self._sleep(self._wait(attempt, told))
+            told = None
             self._keep_rate()
             try:
                 response = self._client.post(f"{self.config.base_url.rstrip('/')}/chat/completions", json=body)
@@ -126,10 +126,11 @@ class Endpoint:
                 continue
             if response.status_code in _TRY_AGAIN:
                 problem = f"status {response.status_code}: {self._clean(response.text)}"
-                problem_wait = _retry_after(response.headers)
+                told = _retry_after(response.headers)
                 continue
             if response.status_code in (401, 403):
-                raise UsageError(f"the endpoint refuses the key (status {response.status_code}): set DICE_GENERATOR_KEY")
+                raise UsageError(f"the endpoint refuses the key (status {response.status_code}); "
+                                 "it is read from DICE_GENERATOR_KEY")
             if response.status_code != 200:
                 raise UsageError(f"the endpoint refuses the request (status {response.status_code}): "
                                  f"{self._clean(response.text)}")
@@ -165,12 +166,13 @@ class Endpoint:
         if content is not None and not isinstance(content, str):
             raise ValueError("`content` is no text")
         usage = data.get("usage")
-        counts = [usage.get(name) if isinstance(usage, dict) else None for name in ("prompt_tokens", "completion_tokens")]
-        counted = all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in counts)
-        if not counted:
-            counts = [estimate_tokens(characters_in), estimate_tokens(len(content or ""))]
-        return Completion(content or "", str(first.get("finish_reason") or "") if isinstance(first, dict) else "",
-                          counts[0], counts[1], counted)
+        given = usage if isinstance(usage, dict) else {}
+        read, written = (given.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        reason = str(first.get("finish_reason") or "") if isinstance(first, dict) else ""
+        if _is_count(read) and _is_count(written):
+            return Completion(content or "", reason, read, written, counted=True)
+        return Completion(content or "", reason, estimate_tokens(characters_in), estimate_tokens(len(content or "")),
+                          counted=False)
 
 
 @dataclass
@@ -210,6 +212,10 @@ class Budget:
 def estimate_tokens(characters: int) -> int:
     """About how many tokens a text of so many characters has, rounded up."""
     return -(-characters // _CHARACTERS_PER_TOKEN)
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

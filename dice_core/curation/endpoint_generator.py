@@ -149,7 +149,7 @@ def kernel_of_answer(completion: Completion) -> tuple[str | None, str]:
     Returns:
         (source, `kernel`), or None with `empty_answer`, `cut_off` or `no_kernel`.
     """
-    text = _THOUGHT.sub("", completion.text)
+    text = _THOUGHT.sub("", completion.text.replace("\r\n", "\n"))
     if not completion.text.strip():
         return None, "empty_answer"
     if _UNFINISHED_THOUGHT.search(text):
