@@ -37,13 +37,13 @@ def propose(run: Run) -> tuple[SourceFile, list[TrainingRecord]]:
     tasks = library.tasks(run.device, sets=settings.augment_sets, drawn=settings.augment_drawn, seed=settings.seed)
     with _generator(run, library) as generator:
         source, records = augmented_records(STRUCTURES, generator, tasks)
-        note = f"{len(records)} kernels for {len(tasks)} problems from {generator.name}"
+        run.progress("propose", 1, 1, f"{len(records)} kernels for {len(tasks)} problems from {generator.name}")
         if isinstance(generator, EndpointGenerator):
-            spent = generator.budget
-            note += (f"; {', '.join(f'{name} {count}' for name, count in sorted(generator.outcomes.items()))}"
-                     f"; {spent.requests} requests, {spent.tokens_in} tokens read and {spent.tokens_out} written"
-                     + (f", cost {spent.cost:.4f}" if spent.price_in or spent.price_out else ""))
-    run.progress("propose", 1, 1, note)
+            spent, found = generator.budget, sorted(generator.outcomes.items())
+            cost = f", cost {spent.cost:.4f}" if spent.price_in or spent.price_out else ""
+            run.progress("answers", 1, 1, ", ".join(f"{name} {count}" for name, count in found))
+            run.progress("spent", 1, 1, f"{spent.requests} requests, tokens {spent.tokens_in} in, "
+                                        f"{spent.tokens_out} out{cost}")
     return source, records
 
 
