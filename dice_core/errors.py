@@ -16,6 +16,7 @@
     ├── TrainingError             1  training cannot go on
     │   ├── DivergedError            the loss became NaN or exploded
     │   └── ResumeError              a checkpoint belongs to another run
+    ├── EndpointError             1  an endpoint gave no usable answer
     └── TrackingError             1  MLflow refused
 
 130 (interrupted) is given by the command line itself.
@@ -100,6 +101,10 @@ class DivergedError(TrainingError):
 
 class ResumeError(TrainingError):
     """A checkpoint belongs to another run (configuration, data or code differ)."""
+
+
+class EndpointError(DiceError):
+    """A chat endpoint gave no usable answer in all its tries."""
 
 
 class TrackingError(DiceError):

@@ -110,7 +110,7 @@ class TrainingRecord:
     """One (PyTorch module, kernel) pair with where it came from and what it claims."""
 
     source_file_id: str
-    row_locator: str  #: where in the source: `row 17`, or `structure/dims` for an augmented record
+    row_locator: str  #: where in the source: `row 17`, or `family/structure/sizes` for an augmented record
     uuid: str
     problem_name: str
     pytorch_code: str

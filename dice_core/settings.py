@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -32,12 +33,24 @@ OPTIONS: dict[str, tuple[str | int | float, str]] = {
     "source_expanded_bytes": (16 << 30, "most bytes that one compressed source file may become"),
     "augment_sets": (1, "listed dimension sets of each structure that curation proposes; 0 means all"),
     "augment_drawn": (0, "further dimension sets of each structure, drawn with the seed"),
+    "generator": ("library", "who writes kernels for structures: library, endpoint, or a model as name@alias"),
+    "generator_url": ("", "chat endpoint in OpenAI's form, up to and with the version: https://host/v1"),
+    "generator_model": ("", "the endpoint's model"),
+    "generator_temperature": (0.7, "temperature of the endpoint's model"),
+    "generator_max_tokens": (4096, "longest answer of the endpoint, in tokens"),
+    "generator_timeout_s": (120.0, "longest wait for one answer of the endpoint"),
+    "generator_requests_per_minute": (30, "most requests a minute to the endpoint; 0 means no limit"),
+    "generator_token_budget": (1_000_000, "tokens that a run may use at the endpoint; 0 means no limit"),
+    "generator_cost_budget": (0.0, "what a run may cost at the endpoint, by the prices; 0 means no limit"),
+    "generator_price_in": (0.0, "price of a million tokens that the endpoint reads"),
+    "generator_price_out": (0.0, "price of a million tokens that the endpoint writes"),
     "seed": (0, "seed of training and sampling"),
 }
 
 
-#: Variables of ours that are no settings: which file to read, and where the tests find third-party data.
-_OTHER_VARIABLES = ("config", "test_data")
+#: Variables of ours that are no settings: which file to read, where the tests find third-party data, and the key of the
+#: endpoint, which no file, flag or `dice config show` may hold.
+_OTHER_VARIABLES = ("config", "test_data", "generator_key")
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,17 @@ class Settings:
     source_expanded_bytes: int
     augment_sets: int
     augment_drawn: int
+    generator: str
+    generator_url: str
+    generator_model: str
+    generator_temperature: float
+    generator_max_tokens: int
+    generator_timeout_s: float
+    generator_requests_per_minute: int
+    generator_token_budget: int
+    generator_cost_budget: float
+    generator_price_in: float
+    generator_price_out: float
     seed: int
     origins: Mapping[str, str]
 
@@ -103,9 +127,12 @@ class Settings:
         _choice(origins, values, "plan", ("quick", "standard"))
         _choice(origins, values, "isolation", ("rlimits", "netns", "landlock", "seccomp"))
         _choice(origins, values, "evidence", ("auto", "claimed", "measured"))
-        for name in ("augment_sets", "augment_drawn"):
-            if values[name] < 0:
-                raise UsageError(f"{origins[name]}: {name} must be 0 or more, got {values[name]}")
+        for name in ("augment_sets", "augment_drawn", *(n for n in OPTIONS if n.startswith("generator_"))):
+            if isinstance(values[name], int | float) and not 0 <= values[name] < float("inf"):
+                raise UsageError(f"{origins[name]}: {name} must be a number, 0 or more, got {values[name]}")
+        if values["generator"] not in ("library", "endpoint") and not re.search("[@/]", str(values["generator"])):
+            raise UsageError(f"{origins['generator']}: generator must be library, endpoint or a registered model as "
+                             f"name@alias or name/version, got {values['generator']!r}")
         values["home"] = Path(values["home"]).expanduser().absolute()
         return cls(**values, origins=origins)
 
@@ -123,6 +150,11 @@ class Settings:
     def cache_dir(self) -> Path:
         """Content-addressed compiled kernels."""
         return self.home / "cache" / "build"
+
+    @property
+    def answers_dir(self) -> Path:
+        """Answers of the endpoint that writes kernels."""
+        return self.home / "cache" / "answers"
 
     @property
     def datasets_dir(self) -> Path:
@@ -143,6 +175,11 @@ class Settings:
     def report_dir(self) -> Path:
         """The latest report."""
         return self.home / "report"
+
+
+def generator_key() -> str:
+    """The endpoint's key, from `DICE_GENERATOR_KEY` alone; empty for endpoints without one."""
+    return os.environ.get("DICE_GENERATOR_KEY", "")
 
 
 def compiler_path() -> str:

@@ -132,6 +132,8 @@ def run_curate(
     accept_columns: AcceptColumns = False,
     update: Annotated[bool, typer.Option("--update", help="Look for newer commits of hub data sets, instead of staying "
                                          "at those that this home has locked.")] = False,
+    generator: Annotated[str | None, typer.Option(help="Who writes their kernels: library, endpoint or name@alias.")]
+    = None,
     augment_all: Annotated[bool, typer.Option("--augment-all", help="All listed sizes of each structure, not one.")]
     = False,
     augment_drawn: Annotated[int | None, typer.Option(help="Further sizes of each structure, drawn with the seed.")]
@@ -142,7 +144,8 @@ def run_curate(
     from flows.entry import run_curate as run
 
     settings = settings_of(context, device=device, plan=plan, evidence=evidence, speedup_threshold=threshold,
-                           augment_sets=0 if augment_all else None, augment_drawn=augment_drawn)
+                           augment_sets=0 if augment_all else None, augment_drawn=augment_drawn,
+                           generator=generator)
     requests = requests_of(sources, dataset, licence, join)
     finish(run(settings, requests, overlap, mixture, augment=augment, dry_run=dry_run, accept_columns=accept_columns,
                update=update), as_json)

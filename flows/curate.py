@@ -14,7 +14,7 @@ from dice_core.curation.requests import SourceRequest
 from dice_core.records import utc_now
 from flows.outcome import Outcome
 from tasks.assemble import assemble, choose_members, record_without_version
-from tasks.augment import keep_verified, propose
+from tasks.augment import keep_verified, propose, worth_measuring
 from tasks.context import Run
 from tasks.contract import check_contract, curation_config
 from tasks.evaluate import measure_records
@@ -45,7 +45,7 @@ def curate(
     apart = drop_overlap(run, unique, suite, config)
     honest = drop_deceptive(run, apart)
     library, proposed = propose(run) if augment else (None, [])
-    measured = measure_records(run, honest.records, proposed, config)
+    measured = measure_records(run, honest.records, worth_measuring(proposed), config)
     fast = filter_speedup(run, honest, config, measured)
     structures = keep_verified(run, proposed, config, measured)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from dice_core.bench.evaluation import Evaluation, from_candidates
 from dice_core.bench.kernelbench import kernel_file_name, read_kernel_folder
+from dice_core.curation.structures import StructureTask
 from dice_core.errors import PartialError, UsageError
 from dice_core.files import sha256_bytes, write_atomic
 from dice_core.model.backbone import load
@@ -64,6 +67,28 @@ def write_kernel(settings: Settings, model: str, pytorch_code: str, max_new_toke
     return kernel
 
 
+class ModelGenerator:
+    """A registered model as the writer of kernels for structures. The model is loaded with the first task."""
+
+    def __init__(self, settings: Settings, device: str) -> None:
+        self._registered = Tracker(settings.home).resolve(settings.generator)
+        self._config = _decoding(self._registered, settings.seed, MAX_NEW_TOKENS)
+        self._device = device
+        self.name = f"{self._registered.name} version {self._registered.version}"
+
+    def generate(self, task: StructureTask) -> str | None:
+        """The kernel in the model's answer, or None when there is none in it."""
+        [text] = _answers(self._registered, [task.pytorch_code], self._config, self._device)
+        return extract_kernel(text)
+
+    @staticmethod
+    def identity(settings: Settings) -> dict[str, str]:
+        """What the answers depend on."""
+        registered = Tracker(settings.home).resolve(settings.generator)
+        decoding = _decoding(registered, settings.seed, MAX_NEW_TOKENS)
+        return {"weights": registered.weights_sha256, "decoding": repr(decoding)}
+
+
 def _write_answers(
     run: Run, registered: ModelVersion, problems: Sequence[Problem], config: DecodingConfig, folder: Path
 ) -> dict[tuple[int, int], str]:
@@ -100,12 +125,18 @@ def _write_answers(
 
 
 def _answers(registered: ModelVersion, sources: Sequence[str], config: DecodingConfig, device: str) -> list[str]:
-    model = load(registered.folder, device=device)
+    model = _loaded(registered.folder, device)
     tokenizer = load_tokenizer(registered.folder)
     training = json.loads((registered.folder / TRAINING_FILE).read_text(encoding="utf-8"))
     form: PromptForm = training["recipe"]["prompt_form"]
     found = generate(model, tokenizer, [generation_prompt(source, form) for source in sources], config)
     return [one.text for one in found]
+
+
+@lru_cache(maxsize=1)
+def _loaded(folder: Path, device: str) -> Any:
+    """The last model asked stays loaded, since it is asked problem by problem."""
+    return load(folder, device=device)
 
 
 def _decoding(registered: ModelVersion, seed: int, max_new_tokens: int) -> DecodingConfig:

@@ -21,6 +21,7 @@ from dice_core.files import sha256_file
 from dice_core.lake.readings import stored_counters, stored_files, stored_records
 from dice_core.records import SourceFile, make_id
 from dice_core.settings import hub_endpoint, hub_offline
+from tasks.augment import generator_identity
 from tasks.context import DATASETS, Run
 from tasks.contract import CONTRACT
 
@@ -89,8 +90,9 @@ def identify(run: Run, read: SourcesRead, config: CurationConfig, *, augmented: 
     library = [sha256_file(path) for path in sorted((DATASETS / "structures").glob("*.toml"))] if augmented else []
     drawn = run.settings.augment_drawn
     sizes = [run.settings.augment_sets, drawn, run.settings.seed if drawn else 0]
+    writer = generator_identity(run.settings) if augmented else {}
     digest = make_id("evd", {
-        "evidence": evidence, "structures": library, "sizes": sizes if augmented else [],
+        "evidence": evidence, "structures": library, "sizes": sizes if augmented else [], "generator": writer,
         "declarations": list(read.declarations)})
     return curation_id(read.files, config, evidence_digest=digest)
 

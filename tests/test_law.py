@@ -19,6 +19,7 @@ DOORS = {
     "duckdb": ("dice_core/lake/",),
     "huggingface_hub": ("dice_core/curation/hub.py",),
     "great_expectations": ("dice_core/curation/contracts.py",),
+    "httpx": ("dice_core/curation/endpoint.py",),
     "typer": ("flows/",),
     "rich": ("flows/",),
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dice_core.errors import UsageError
-from dice_core.settings import OPTIONS, Settings, quiet_environment
+from dice_core.settings import OPTIONS, Settings, generator_key, quiet_environment
 
 
 def test_flags_beat_variables_beat_file_beat_defaults(tmp_path: Path) -> None:
@@ -28,6 +28,10 @@ def test_flags_beat_variables_beat_file_beat_defaults(tmp_path: Path) -> None:
         ("cpu_threads = 'two'", "cpu_threads must be int, got 'two'"),
         ("cpu_threads = true", "cpu_threads must be int, got True"),
         ("plan = ", "not valid TOML"),
+        ("augment_drawn = -1", "augment_drawn must be a number, 0 or more, got -1"),
+        ("generator_cost_budget = nan", "generator_cost_budget must be a number, 0 or more, got nan"),
+        ("generator = 'somebody'", "generator must be library, endpoint or a registered model"),
+        ("generator_key = 'sk-1'", "unknown setting 'generator_key'"),
     ],
 )
 def test_bad_settings_name_file_and_key(tmp_path: Path, text: str, says: str) -> None:
@@ -52,3 +56,12 @@ def test_everything_is_written_under_home(tmp_path: Path) -> None:
     environment = quiet_environment(tmp_path)
     assert environment["PREFECT_HOME"].startswith(str(tmp_path))
     assert environment["DO_NOT_TRACK"] == "true"
+
+
+def test_the_key_of_an_endpoint_is_in_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DICE_GENERATOR_KEY", "sk-secret")
+    settings = Settings.load()
+    assert generator_key() == "sk-secret"
+    assert "sk-secret" not in repr(settings) + repr(settings.as_dict())
+    monkeypatch.delenv("DICE_GENERATOR_KEY")
+    assert generator_key() == ""

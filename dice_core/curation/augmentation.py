@@ -38,7 +38,7 @@ def augmented_records(
         sizes = ",".join(f"{name}={size}" for name, size in task.dims.items())
         drawn = "" if task.seed is None else f" drawn with seed {task.seed}"
         records.append(TrainingRecord(
-            source_file_id=source.source_file_id, row_locator=f"{task.name}/{sizes}{drawn}",
+            source_file_id=source.source_file_id, row_locator=f"{task.family}/{task.name}/{sizes}{drawn}",
             uuid=make_id("aug", {"problem": task.problem_name, "device": task.device}),
             problem_name=task.problem_name, pytorch_code=task.pytorch_code, kernel_code=kernel,
             origin="augmentation", structure=task.name,

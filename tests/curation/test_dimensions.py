@@ -83,9 +83,9 @@ def test_records_say_how_their_sizes_came_about(path: Path) -> None:
     library = OfflineLibrary([read_structure(path, SNIPPETS)])
     tasks = library.tasks("cuda", sets=1, drawn=1, seed=7)
     _, records = augmented_records(path.parent, library, tasks)
-    assert records[0].row_locator == "pair/ROWS=2,DIM=8"
+    assert records[0].row_locator == "mlp/pair/ROWS=2,DIM=8"
     sizes = f"ROWS={tasks[1].dims['ROWS']},DIM={tasks[1].dims['DIM']}"
-    assert records[1].row_locator == f"pair/{sizes} drawn with seed 7"
+    assert records[1].row_locator == f"mlp/pair/{sizes} drawn with seed 7"
     assert f"[{tasks[1].dims['ROWS']}, {tasks[1].dims['DIM']}]" in records[1].pytorch_code
 
 

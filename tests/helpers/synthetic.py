@@ -189,7 +189,8 @@ def _curation(rng: random.Random, attempts: list[AttemptFile]) -> dict[str, list
     def record(number: int, name: str, origin: str, structure: str, pytorch: str, kernel: str) -> str:
         identity = make_id("rec", {"number": number, "origin": origin})
         records.append({
-            "record_id": identity, "source_file_id": source, "row_locator": f"row {number}", "uuid": f"u{number}",
+            "record_id": identity, "source_file_id": source, "uuid": f"u{number}",
+            "row_locator": f"attention/{structure}/SIZE={number}" if structure else f"row {number}",
             "problem_name": name, "pytorch_code": pytorch, "kernel_code": kernel, "reasoning": "",
             "claimed_speedup": round(math.exp(rng.gauss(0.6, 0.8)), 2), "language": "cuda", "origin": origin,
             "structure": structure, "parent_record_id": "", "problem_id": problem_id(pytorch),

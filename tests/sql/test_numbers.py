@@ -250,3 +250,24 @@ def test_a_speedup_by_the_judges_clock_is_the_same_in_sql_and_in_the_arena(home:
     assert (row["basis"], row["n_blocks"], row["end_to_end_speedup"]) == ("judge", 5, row["speedup"])
     honest = timing.measured(one.samples, timing.JUDGE)
     assert arena.point == pytest.approx(honest.point, rel=0.05)  # the lie about every second row gains nothing
+
+
+def test_augmentation_tells_each_structure_with_its_verdicts_and_widest_bounds(filled: Lake) -> None:
+    records = filled.query("""
+        SELECT r.structure, r.record_id, r.problem_id, r.decision, a.verdict, s.speedup, s.speedup_low, s.speedup_high
+        FROM fct_record r JOIN attempt a USING (kernel_id, problem_id) LEFT JOIN fct_speedup s USING (attempt_id)
+        WHERE r.origin = 'augmentation' AND a.honesty NOT IN ('library', 'none')""").to_pylist()
+    report = {row["structure"]: row for row in filled.query("FROM rpt_augmentation").to_pylist()}
+    assert set(report) == {row["structure"] for row in records} and len(report) > 3
+    for structure, row in report.items():
+        mine = [one for one in records if one["structure"] == structure]
+        assert row["family"] == "attention"
+        assert row["n_records"] == len({one["record_id"] for one in mine})
+        assert row["n_sets"] == len({one["problem_id"] for one in mine})
+        assert row["n_kept"] == len({one["record_id"] for one in mine if one["decision"] == "keep"})
+        correct = len({one["record_id"] for one in mine if one["verdict"] == "CORRECT"})
+        assert row["verdicts"].startswith(f"CORRECT {correct}")
+        assert row["speedup_low"] == min(one["speedup_low"] for one in mine)
+        assert row["speedup_high"] == max(one["speedup_high"] for one in mine)
+        assert row["median_speedup"] == pytest.approx(np.median([one["speedup"] for one in mine]))
+        assert row["speedup_low"] <= row["min_speedup"] <= row["median_speedup"] <= row["max_speedup"]
