@@ -22,7 +22,7 @@ def run(self, samples, *rest):
     self.later = None
     if len(usual) < 4:  # the warm-up, with a clock that is right
         readings = real_run(self, samples, *rest)
-        usual.extend(one.host_us / len(sample["nodes"]) for one, sample in zip(readings, samples))
+        usual.extend(one.host_us / len(sample["nodes"]) for one, sample in zip(readings, samples, strict=True))
         return readings
     self.later = samples
     us = sorted(usual)[len(usual) // 2] / 50

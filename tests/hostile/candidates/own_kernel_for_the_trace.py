@@ -7,7 +7,6 @@ Expected: CORRECT
 Honesty: mixed library
 """
 
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

@@ -1,4 +1,4 @@
-"""Patches the harness: calls get the shared region itself, and the time saved by not copying pays for a clock that runs slow.
+"""Patches the harness: inputs are not copied, and the time saved so pays for a clock that runs slow.
 
 Row: STR-09
 Defence: both sides get their inputs before the judge's clock runs
@@ -10,7 +10,6 @@ Gain: none
 import dataclasses
 import sys
 
-import torch
 import torch.nn as nn
 
 timed = sys.modules["dice_core.arena.timedcall"]
