@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from dice_core.arena.frames import (
     channel_pair,
 )
 from dice_core.arena.sandbox import Limits
+from dice_core.arena.scratch import remove_tree
 from dice_core.errors import ArenaError, ProtocolError
 
 _START_TIMEOUT_S = 120.0
@@ -164,7 +164,7 @@ class Child:
             self._signal(signal.SIGKILL)
             self._status = self._zygote.reap(self.pid)
             os.close(self._pidfd)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder)
         return self._status
 
     def _signal(self, number: signal.Signals) -> None:
@@ -246,7 +246,7 @@ class Zygote:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
             status = self.reap(pid)
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
             raise ArenaError(f"{role} could not confine itself ({status}): {output.read_text()[-1500:]}") from error
         return Child(self, pid, channel, folder, output, level)
 

@@ -220,4 +220,8 @@ class Tanh(torch.autograd.Function):
     "dropout that is on, under the call's seed": Case(
         problem("return F.dropout(x, 0.5)", "[torch.randn(16, 33)]"),
         LIBRARY_TANH.format("return torch.nn.functional.dropout(x, 0.5)"), "library"),
+    "top-k by sorting, where equal values may stand in another order": Case(
+        problem("return torch.topk(x, 4)", "[torch.randn(16, 33)]"),
+        LIBRARY_TANH.format("v, i = torch.sort(x, dim=-1, descending=True)\n"
+                            "        return v[:, :4].contiguous(), i[:, :4].contiguous()"), "library"),
 }
