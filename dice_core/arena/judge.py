@@ -123,6 +123,7 @@ class _Case:
             outcome.evidence |= decided.evidence
         except _ENDED as error:
             outcome.verdict, text = verdict_of(error)
+            outcome.blames_device = isinstance(error, ChildFailed) and error.category == "device"
             outcome.evidence |= {"stage": self._stage, "error": text[-_TEXT:]}
         finally:
             if self._worker is not None:

@@ -22,6 +22,7 @@ class Outcome:
     basis: str | None = None
     speedup: Speedup | None = None
     kernelbench_correct: bool | None = None
+    blames_device: bool = False  #: the worker said so: only its word, a candidate may have put it there
 
 
 def verdict_of(error: Exception) -> tuple[Verdict, str]:

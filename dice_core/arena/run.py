@@ -222,6 +222,7 @@ class ArenaRun:
     def _judged(self, case: Case, problem: Problem) -> Outcome:
         failure = ""
         disagreed = False
+        blamed: Outcome | None = None
         for _ in range(_RETRIES + 1):
             if self._suspect and self._is_broken():
                 break
@@ -250,6 +251,7 @@ class ArenaRun:
                 if not outcome.verdict.is_infra:
                     return outcome
                 failure = str(outcome.evidence.get("error", ""))
+                blamed = outcome if outcome.blames_device else None
             except ReferenceFailed as error:
                 failure = str(error)
                 self._suspect = True
@@ -259,6 +261,10 @@ class ArenaRun:
                 self._suspect = True
                 problem.close()
                 self._renew()
+        if blamed is not None and not self._is_broken():
+            # A fresh child runs on the device, this candidate's alone does not: that is no fault of ours.
+            blamed.verdict = Verdict.RUNTIME_ERROR
+            return blamed
         evidence = {"stage": "device", "error": self._broken} if self._broken else {
             "stage": "arena", "error": failure[-6000:]}
         return Outcome(Verdict.INFRA_ERROR, evidence=evidence)

@@ -54,6 +54,8 @@ GROUPS: dict[str, dict[str, tuple[int, int | None]]] = {
     "network": {
         "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203),
     },
+    #: Their pages count towards no limit of the process. CUDA's driver may need them.
+    "memory files": {"memfd_create": (319, 279), "memfd_secret": (447, 447)},
     #: System V objects and POSIX queues outlive their process: a letterbox from one candidate to the next.
     "lasting objects": {
         "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "semget": (64, 190),
@@ -71,7 +73,7 @@ GROUPS: dict[str, dict[str, tuple[int, int | None]]] = {
 #: Calls of the groups above that are refused by their arguments, not always.
 _BY_ARGUMENT = frozenset({
     "clone", "clone3", "kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "prlimit64", "prctl", "socket",
-    "socketpair", "connect",
+    "socketpair", "connect", "memfd_create",
 })
 
 _Instruction = tuple[int, int, int, int]
@@ -146,6 +148,8 @@ def _by_argument(name: str, unix_sockets: bool) -> Iterator[_Instruction]:
             yield _EQUAL, 0, 1, option
             yield refuse
         yield allow
+    elif name == "memfd_create":
+        yield allow if unix_sockets else refuse
     elif name == "connect":  # what a driver expects that looks for a service which is not there
         yield _refuse(errno.ENOENT)
     else:

@@ -197,6 +197,20 @@ def test_calls_that_no_kernel_needs_are_refused(
     assert confined(tmp_path, lambda: call(name, *arguments)) == wanted
 
 
+@pytest.mark.parametrize("drivers", [True, False])
+def test_only_a_driver_may_make_files_in_memory(drivers: bool, level: str, tmp_path: Path) -> None:
+    needs(level, "seccomp")
+
+    def work() -> str:
+        try:
+            os.close(os.memfd_create("x"))
+        except PermissionError:
+            return "refused"
+        return "made"
+
+    assert confined(tmp_path, work, unix_sockets=drivers) == ("made" if drivers else "refused")
+
+
 def test_what_kernels_and_drivers_do_goes_on_working(level: str, tmp_path: Path) -> None:
     needs(level, "seccomp")
     libc = ctypes.CDLL(None)
@@ -216,7 +230,6 @@ def test_what_kernels_and_drivers_do_goes_on_working(level: str, tmp_path: Path)
         Path(f"/proc/self/task/{told[0]}/comm").write_text("cuda-named")  # as cuInit does
         gate.set()
         thread.join()
-        os.close(os.memfd_create("x"))
         left, right = socket.socketpair()
         left.sendall(b"x")
         os.kill(os.getpid(), 0)

@@ -128,8 +128,8 @@ def test_rows_last_long_enough_to_drown_the_exchange() -> None:
 def test_what_no_clock_can_say() -> None:
     timing.check_possible([sample("candidate", 300.0), sample("candidate", 90.0)], 400.0)
     for wrong, judge_us, text in (
-        ([sample("candidate", 0.0)], 100.0, "not above zero"),
-        ([sample("candidate", 10.0, device_us=-1.0)], 100.0, "not above zero"),
+        ([sample("candidate", 0.0)], 100.0, "less than a clock.s step"),
+        ([sample("candidate", 10.0, device_us=-1.0)], 100.0, "less than a clock.s step"),
         ([sample("candidate", 300.0), sample("candidate", 300.0)], 450.0, "600 us inside a request of 450 us"),
     ):
         with pytest.raises(timing.ImpossibleTime, match=text):

@@ -1,7 +1,8 @@
 """Every hostile candidate is contained and gets the verdict that its file names; `README.md` lists them all.
 
 Lines of a candidate's docstring: `Expected` (verdicts), `Defence`, and where they apply `Row` (of the catalogue of
-known tricks), `Problem` (a name below), `Honesty` (classes), `Gain` (`none`: must not look faster; `open`: still does).
+known tricks), `Problem` (a name below), `Honesty` (classes), `Gain` (`none`: must not look faster; `open`: still does),
+`Open` (why it is not stopped yet).
 """
 
 from __future__ import annotations
@@ -86,8 +87,15 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AttemptFile]
     return {path.stem: one for path, one in zip(CANDIDATES, files, strict=True)}
 
 
+def mark_open(path: Path, request: pytest.FixtureRequest) -> None:
+    """A known hole fails and is shown as such; remove the line `Open` with it. Not strict: noise may hide one."""
+    if told(path, "Open"):
+        request.applymarker(pytest.mark.xfail(reason=told(path, "Open"), strict=False))
+
+
 @pytest.mark.parametrize("path", CANDIDATES, ids=lambda path: path.stem)
-def test_verdict(path: Path, outcomes: dict[str, AttemptFile], level: str) -> None:
+def test_verdict(path: Path, outcomes: dict[str, AttemptFile], level: str, request: pytest.FixtureRequest) -> None:
+    mark_open(path, request)
     needed = NEEDS.get(path.stem, "rlimits")
     if not sandbox.at_least(level, needed):
         pytest.skip(f"isolation here is only {level}, this holds at {needed}")
@@ -106,6 +114,7 @@ def test_verdict(path: Path, outcomes: dict[str, AttemptFile], level: str) -> No
 def test_no_gain(path: Path, outcomes: dict[str, AttemptFile], request: pytest.FixtureRequest) -> None:
     if told(path, "Gain") == "open":  # a known hole: remove the mark with it
         request.applymarker(pytest.mark.xfail(reason="the clock can be cheated this way", strict=True))
+    mark_open(path, request)
     attempt = outcomes[path.stem].attempt
     assert attempt.speedup_low is None or attempt.speedup_low < NO_GAIN
 
@@ -116,6 +125,7 @@ def table() -> str:
     for path in CANDIDATES:
         also = [f"class {told(path, 'Honesty').replace(' ', ' or ')}"] if told(path, "Honesty") else []
         also += [{"none": "no gain", "open": "gains: open"}[told(path, "Gain")]] if told(path, "Gain") else []
+        also += [f"**open**: {told(path, 'Open')}"] if told(path, "Open") else []
         expected = ", ".join([told(path, "Expected").replace(" ", " or "), *also])
         lines.append(f"| {path.stem} | {told(path, 'Row')} | {told(path, 'Defence')} | {expected} |")
     return "\n".join(lines) + "\n"

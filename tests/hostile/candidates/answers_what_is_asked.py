@@ -4,6 +4,7 @@ Row: STR-09
 Defence: all outputs of a row are delivered before it is said which are compared
 Problem: softmax
 Expected: TIMING_DISAGREE CONTRACT_VIOLATION CORRECT RUNTIME_ERROR
+Open: a worker that was taken over answers for rows that it has not computed
 Gain: none
 """
 

@@ -4,6 +4,7 @@ Row: SNF-01 DEG-08
 Defence: harder inputs among the timed ones
 Problem: branch
 Expected: CONTRACT_VIOLATION INCORRECT_NUMERICAL
+Open: timed inputs come from the problem's own generator alone
 """
 
 import torch

@@ -4,6 +4,7 @@ Row: ENV-04
 Defence: limit of what the private folder holds
 Problem: short
 Expected: LOAD_ERROR RUNTIME_ERROR
+Open: only the size of one file is limited
 """
 
 import torch

@@ -4,6 +4,7 @@ Row: DEC-13
 Defence: the trace cannot be told from another call
 Problem: square
 Expected: CORRECT
+Open: a trace is one call, and a candidate may tell which
 Honesty: mixed library
 """
 

@@ -4,6 +4,7 @@ Row: DEG-08
 Defence: inputs of the problem's own kind with a few harder rows among them
 Problem: branch
 Expected: INCORRECT_NUMERICAL
+Open: most trials' rows can be told apart by a few elements
 """
 
 import torch

@@ -4,6 +4,7 @@ Row: STR-09
 Defence: both sides get their inputs before the judge's clock runs
 Problem: row sums
 Expected: TIMING_DISAGREE CORRECT CONTRACT_VIOLATION
+Open: bringing inputs into place is inside the judge's clock
 Gain: none
 """
 
