@@ -50,7 +50,7 @@ def night(run: Run, folder: Path, number: int) -> tuple[SourcesRead, Step, str]:
     """The first two steps of a night as the flow does them, and their commit."""
     run = replace(run, run_id=f"run_{number}")
     read = read_sources.fn(run, [SourceRequest(folder)], nightly=True)
-    config = curation_config(run, None)
+    config = curation_config(run, None, None)
     curation = identify(run, read, config, augmented=False)
     ingested, contract = with_known(read.new, check_contract.fn(run, read.new), read.known, read.files)
     steps = [contract, pipeline.deduplicate(contract)]
