@@ -62,7 +62,8 @@ def read_sources(
               say=lambda text: run.progress("fetch", 0, 1, text))
     specs, notes = specs_of(requests, hub.fetch)
     opened = [open_source(spec, run.settings.source_expanded_bytes) for spec in specs]
-    readings = {one.path: reading_id(one, contract_sha256=sha256_file(CONTRACT)) for one in opened}
+    contract = sha256_file(CONTRACT)
+    readings = {one.path: reading_id(one, contract) for one in opened}
     known = _known(run, {readings[one.path]: one.file for one in opened})
     todo = [one for one in opened if readings[one.path] not in known]
     new = ingest(todo) if todo or not opened else Ingested((), (), (), {"in": 0, "kept": 0})

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TypeGuard
 
+from dice_core.arena.static_tree import SyntaxTree
 from dice_core.curation.normalise import parse, tidy
 
 #: Least similarity of near modules.
@@ -33,10 +34,11 @@ def canonical(source: str) -> str:
     """
     try:
         tree = parse(source)
-        methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        nodes = SyntaxTree(tree).nodes
+        methods = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         names: dict[str, str] = {}
-        assigned = {node.attr for node in ast.walk(tree) if _of_self(node) and isinstance(node.ctx, ast.Store)}
-        for node in _in_order(tree):
+        assigned = {node.attr for node in nodes if _of_self(node) and isinstance(node.ctx, ast.Store)}
+        for node in nodes:
             if _of_self(node) and node.attr in assigned and node.attr not in methods:
                 node.attr = names.setdefault(node.attr, f"attribute{len(names)}")
         return ast.unparse(tree)
@@ -92,8 +94,9 @@ def _definitions_of(tree: ast.Module) -> str:
     kept = [node for node in tree.body if isinstance(node, ast.ClassDef)
             or (isinstance(node, ast.FunctionDef) and node.name not in ("get_inputs", "get_init_inputs"))]
     names: dict[str, str] = {}
+    whole = SyntaxTree(tree)
     for statement in kept:
-        for node in _in_order(statement):
+        for node in whole.within(statement):
             if isinstance(node, ast.arg) and node.arg != "self":
                 node.arg = names.setdefault(node.arg, f"v{len(names)}")
                 node.annotation = None
@@ -104,10 +107,3 @@ def _definitions_of(tree: ast.Module) -> str:
 
 def _of_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-
-
-def _in_order(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes, in the order of the text."""
-    yield tree
-    for child in ast.iter_child_nodes(tree):
-        yield from _in_order(child)
